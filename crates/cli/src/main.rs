@@ -1,0 +1,2 @@
+//! The one binary `ringfence`.
+fn main() {}
