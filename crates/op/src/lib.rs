@@ -14,7 +14,8 @@ mod path;
 mod root;
 
 pub use call::{
-    BackgroundOutput, Bash, Call, CallReport, Edit, EditCommand, LimitKind, Operation, Outcome, ProducedFile, Python, Usage,
+    BackgroundOutput, Bash, Call, CallReport, Edit, EditCommand, LimitKind, Operation, Outcome, ProducedFile, Python,
+    Usage,
 };
 pub use fault::{Fault, FaultKind};
 pub use id::{SessionId, ToolUseId};

@@ -101,9 +101,15 @@ mod tests {
 
     #[test]
     fn paths_are_made_plain() {
-        for (text, plain) in
-            [("a", "a"), ("./a//b/", "a/b"), ("a/../b", "b"), ("/workspace/a", "a"), ("/workspace", ""), (".", ""), ("", "")]
-        {
+        for (text, plain) in [
+            ("a", "a"),
+            ("./a//b/", "a/b"),
+            ("a/../b", "b"),
+            ("/workspace/a", "a"),
+            ("/workspace", ""),
+            (".", ""),
+            ("", ""),
+        ] {
             assert_eq!(WorkspacePath::parse(text).unwrap().as_str(), plain, "{text}");
         }
     }
