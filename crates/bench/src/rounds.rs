@@ -1,0 +1,130 @@
+//! Runs the chosen works in rounds, backend and peer in turn.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use crate::error::BenchError;
+use crate::http::{Address, Connection};
+use crate::report::{Figure, Report, Row, median};
+use crate::work::{Effort, WORKS, Work};
+use crate::{floor, work};
+
+/// What to measure, of whom.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The backend.
+    pub base_url: String,
+    /// A second one, measured in turn with the first.
+    pub peer_url: Option<String>,
+    /// Bearer token for the backend.
+    pub token: Option<String>,
+    /// Names of [`WORKS`]; empty is all but those that are marked as long.
+    pub only: Vec<String>,
+    /// How many rounds each median is of.
+    pub rounds: usize,
+    /// Operations in each latency round.
+    pub samples: u64,
+    /// Seconds of each rate round.
+    pub seconds: u64,
+    /// Live sessions in the density work.
+    pub sessions: u64,
+}
+
+/// Measures; `progress` is told each work's name before it starts.
+///
+/// # Errors
+/// When a URL or a work's name is wrong, or the floor cannot be measured. A work that fails is a row that says so.
+pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, BenchError> {
+    let backend = Address::parse(&options.base_url, options.token.clone())?;
+    let peer = options.peer_url.as_deref().map(|url| Address::parse(url, None)).transpose()?;
+    let effort = Effort { samples: options.samples, seconds: options.seconds, sessions: options.sessions };
+    let floor = measure_floor(&effort)?;
+    let mut rows = Vec::new();
+    for work in chosen(&options.only)? {
+        progress(work.name);
+        let rounds = if work.once { 1 } else { options.rounds.max(1) };
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for _ in 0..rounds {
+            ours.push(measure(work, &backend, &effort));
+            if let Some(peer) = &peer {
+                theirs.push(measure(work, peer, &effort));
+            }
+        }
+        let peer = peer.is_some().then(|| median(theirs));
+        rows.push(Row { work: work.name, about: work.about, backend: median(ours), peer });
+    }
+    Ok(Report { floor, rounds: options.rounds.max(1), rows })
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Work>, BenchError> {
+    if only.is_empty() {
+        return Ok(WORKS.iter().filter(|work| !work.long).collect());
+    }
+    only.iter()
+        .map(|name| WORKS.iter().find(|work| work.name == name).ok_or_else(|| BenchError::UnknownWork(name.clone())))
+        .collect()
+}
+
+fn measure(work: &Work, address: &Address, effort: &Effort) -> Figure {
+    (work.run)(address, effort).unwrap_or_else(|error| {
+        let mut reason = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            reason.push_str(": ");
+            reason.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Figure::Failed { reason }
+    })
+}
+
+fn measure_floor(effort: &Effort) -> Result<Figure, BenchError> {
+    let address = Address::parse(&format!("http://{}", floor::start()?), None)?;
+    let mut connection = Connection::new(&address);
+    let mut histogram = work::histogram();
+    for _ in 0..effort.samples.max(1) {
+        let begun = Instant::now();
+        connection.call("GET", "/health", "", b"")?;
+        work::record(&mut histogram, begun);
+    }
+    Ok(latency(&histogram))
+}
+
+/// The figure of a histogram of nanoseconds.
+pub(crate) fn latency(histogram: &Histogram<u64>) -> Figure {
+    Figure::Latency {
+        p50_us: histogram.value_at_quantile(0.5) as f64 / 1000.0,
+        p99_us: histogram.value_at_quantile(0.99) as f64 / 1000.0,
+        samples: histogram.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_work_is_named() {
+        assert!(matches!(chosen(&["nope".to_owned()]), Err(BenchError::UnknownWork(name)) if name == "nope"));
+        assert_eq!(chosen(&["print".to_owned()]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_backend_that_is_not_there_is_a_failed_row() {
+        let options = Options {
+            base_url: "http://127.0.0.1:1".to_owned(),
+            peer_url: None,
+            token: None,
+            only: vec!["health".to_owned()],
+            rounds: 1,
+            samples: 3,
+            seconds: 1,
+            sessions: 1,
+        };
+        let report = run(&options, |_| ()).unwrap();
+        assert!(!report.complete());
+        assert!(report.to_text().contains("health failed on the backend"), "{}", report.to_text());
+    }
+}
