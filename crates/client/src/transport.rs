@@ -1,0 +1,107 @@
+//! Requests out, answers in, both bounded. The only file that knows the HTTP library's client.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, USER_AGENT};
+use hyper::{HeaderMap, Method, Request, Response, header};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::timeout;
+
+use crate::body::Outgoing;
+use crate::limits::{CONNECT_MAX, IDLE_CONNECTION_MAX};
+use crate::{BaseUrl, BearerToken, TransportError};
+
+/// Connections to one backend.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    http: legacy::Client<HttpConnector, Outgoing>,
+    base: BaseUrl,
+}
+
+impl Transport {
+    /// Connections to a base URL; none is made yet.
+    pub(crate) fn new(base: BaseUrl) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_MAX));
+        connector.set_nodelay(true);
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION_MAX)
+            .build(connector);
+        Transport { http, base }
+    }
+
+    pub(crate) fn base(&self) -> &BaseUrl {
+        &self.base
+    }
+
+    /// A request without a body yet.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        token: Option<&BearerToken>,
+        body: Outgoing,
+    ) -> Result<Request<Outgoing>, TransportError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.base.join(path_and_query))
+            .body(body)
+            .map_err(|source| TransportError::Request { source: Box::new(source) })?;
+        *request.headers_mut() = headers;
+        let agent = header::HeaderValue::from_static(concat!("ringfence-client/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().entry(USER_AGENT).or_insert(agent);
+        if let Some(token) = token {
+            request.headers_mut().insert(AUTHORIZATION, token.header());
+        }
+        Ok(request)
+    }
+
+    /// Sends a request and waits for the head of its answer. Tries once.
+    pub(crate) async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, TransportError> {
+        self.http.request(request).await.map_err(|error| {
+            if error.is_connect() {
+                TransportError::Connect { to: self.base.authority().to_owned(), source: Box::new(error) }
+            } else {
+                TransportError::Broken { source: Box::new(error) }
+            }
+        })
+    }
+}
+
+/// Waits for a step, but not longer than `after`.
+pub(crate) async fn within<T>(
+    after: Duration,
+    step: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    timeout(after, step).await.unwrap_or(Err(TransportError::Timeout { after }))
+}
+
+/// A body that was read up to a bound.
+pub(crate) struct Bounded {
+    pub(crate) bytes: Bytes,
+    /// There was more than the bound.
+    pub(crate) cut: bool,
+}
+
+/// Reads a body up to `bytes_max` bytes and leaves the rest.
+pub(crate) async fn read(mut body: Incoming, bytes_max: usize) -> Result<Bounded, TransportError> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|source| TransportError::Broken { source: Box::new(source) })?;
+        let Ok(data) = frame.into_data() else { continue };
+        let room = bytes_max.saturating_sub(bytes.len());
+        bytes.extend_from_slice(data.get(..room).unwrap_or(&data));
+        if data.len() > room {
+            return Ok(Bounded { bytes: bytes.freeze(), cut: true });
+        }
+    }
+    Ok(Bounded { bytes: bytes.freeze(), cut: false })
+}
