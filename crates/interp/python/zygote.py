@@ -1,0 +1,291 @@
+"""The zygote: an interpreter that has imported what sessions want, and forks itself into cells.
+
+Started by the keeper inside the fleet's user namespace, with the image as its root and no network. It runs no user
+code. Descriptors: 3 this source, 4 the SEQPACKET link to the keeper (frame::zygote has the messages), 5 a JSON
+configuration. It has one thread: entering a user namespace is refused to a process that has more.
+
+One Fork message makes one child. The child enters the cell and lets go of every right *before* it runs the worker
+program; then it looks at itself, and ends with status 70 if anything is not as it must be.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import types
+
+LINK_FD, CONFIG_FD = 4, 5
+PACKET = struct.Struct("<BB6x7Q")
+VERSION = 1
+FORK = 1
+READY, FORKED, FORK_FAILED, DIED = 129, 130, 131, 132
+DESCRIPTORS_MAX = 12
+LOCKDOWN_FAILED = 70
+FRAME_FD_MIN = 500  # out of the way of what programs do with low numbers; below the soft limit of 1024
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+# The pid namespace is entered before the fork: it takes effect for children only (setns(2)).
+CELL_NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+CAPABILITIES_MAX = 64
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SockFprog(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def syscall(name, *arguments):
+    """Calls a libc function that answers -1 on failure; a failure is an OSError that names it."""
+    if getattr(libc, name)(*arguments) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def prctl(option, value=0):
+    arguments = (ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    syscall("prctl", ctypes.c_int(option), *arguments)
+
+
+def drop_bounding_set():
+    for capability in range(CAPABILITIES_MAX):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            if capability == 0:
+                raise OSError(ctypes.get_errno(), "dropping the bounding set")
+            return  # the kernel knows no capability of this number
+
+
+def drop_capabilities():
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+def load_seccomp(program):
+    """Loads the filter given as bytes of sock_filter, 8 each."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    prog = SockFprog(len(program) // 8, ctypes.cast(instructions, ctypes.c_void_p))
+    pointer = ctypes.c_ulong(ctypes.addressof(prog))
+    syscall("prctl", ctypes.c_int(PR_SET_SECCOMP), ctypes.c_ulong(SECCOMP_MODE_FILTER), pointer, 0, 0)
+
+
+def verify(identity):
+    """Holds the kernel's own account of this process to what it must be."""
+    with open("/proc/self/status", "rb") as status:
+        fields = dict(line.split(b":", 1) for line in status.read().splitlines())
+    for name in (b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb"):
+        if int(fields[name], 16) != 0:
+            raise PermissionError(f"{name.decode()} is not empty")
+    if int(fields[b"NoNewPrivs"]) != 1 or int(fields[b"Seccomp"]) != SECCOMP_MODE_FILTER:
+        raise PermissionError("no_new_privs or seccomp is not in force")
+    if os.getresuid() != (identity,) * 3 or os.getresgid() != (identity,) * 3 or identity == 0:
+        raise PermissionError("the user is not the cell's")
+
+
+def reseed():
+    """Gives this fork randomness of its own. The hash seed is the zygote's: it cannot be changed."""
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def receive(link):
+    """One message of the keeper with its descriptors; None at the end."""
+    space = socket.CMSG_SPACE(DESCRIPTORS_MAX * 4)
+    data, ancillary, _, _ = link.recvmsg(PACKET.size, space, socket.MSG_CMSG_CLOEXEC)
+    descriptors = []
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            count = len(payload) // 4
+            descriptors.extend(struct.unpack(f"{count}i", payload[: count * 4]))
+    return (data, descriptors) if data else None
+
+
+def lock_down(config, seccomp, identity, descriptors):
+    """In the child: enters the cell and gives everything up. Returns the worker's frame socket."""
+    pidfd, frame, out, err, *cgroups = descriptors
+    for procs in cgroups:
+        os.write(procs, b"0")
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("500")
+    except OSError:
+        pass  # only a hint, so that the kernel prefers it to the cell's init
+    syscall("setns", pidfd, CELL_NAMESPACES)
+    drop_bounding_set()
+    if not config["uid_count_single"]:
+        os.setgroups([])
+    os.setresgid(identity, identity, identity)
+    os.setresuid(identity, identity, identity)
+    drop_capabilities()
+    for limit, soft, hard in config["rlimits"]:
+        resource.setrlimit(limit, (soft, hard))
+    os.umask(0o022)
+    os.chdir(config["cwd"])
+    os.environ.clear()
+    os.environ.update(config["environment"])
+    os.setsid()
+    prctl(PR_SET_DUMPABLE, 1)  # lost with the change of user; without it a program cannot look at itself in /proc
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    load_seccomp(seccomp)
+    verify(identity)
+    null = os.open("/dev/null", os.O_RDONLY)
+    import fcntl  # imported by the zygote already
+
+    kept = fcntl.fcntl(frame, fcntl.F_DUPFD_CLOEXEC, FRAME_FD_MIN)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    return kept
+
+
+class Zygote:
+    def __init__(self, link, config, worker):
+        self.link = link
+        self.config = config
+        self.seccomp = bytes.fromhex(config["seccomp_hex"])
+        self.worker = worker
+        self.own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def say(self, kind, *fields):
+        self.link.send(PACKET.pack(VERSION, kind, *fields, *(0,) * (7 - len(fields))))
+
+    def run(self):
+        """Serves the keeper until it is gone."""
+        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(self.link, select.POLLIN)
+        poll.register(woken, select.POLLIN)
+        self.say(READY)
+        while True:
+            ready = dict(poll.poll())
+            if woken in ready:
+                os.read(woken, 4096)
+                self.reap()
+            if self.link.fileno() in ready:
+                message = receive(self.link)
+                if message is None:
+                    return
+                self.answer(*message)
+
+    def reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.say(DIED, pid, status)
+
+    def answer(self, data, descriptors):
+        try:
+            version, kind, cell, cgroups, identity, *_ = PACKET.unpack(data)
+            if version != VERSION or kind != FORK or len(descriptors) != 4 + cgroups:
+                raise SystemExit("zygote: a message that the keeper does not send")
+            try:
+                pid = self.fork(identity, descriptors)
+            except OSError as error:
+                self.say(FORK_FAILED, cell, error.errno or 0)
+            else:
+                self.say(FORKED, cell, pid)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def fork(self, identity, descriptors):
+        syscall("setns", descriptors[0], CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self.become_worker(identity, descriptors)
+        finally:
+            syscall("setns", self.own_pid_namespace, CLONE_NEWPID)
+        return pid
+
+    def become_worker(self, identity, descriptors):
+        """In the child; never returns."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            frame = lock_down(self.config, self.seccomp, identity, descriptors)
+            self.link.detach()
+            reseed()
+            gc.enable()
+        except BaseException as error:
+            os.write(2, f"ringfence: a worker could not lock itself down: {error}\n".encode("utf-8", "replace"))
+            os._exit(LOCKDOWN_FAILED)
+        try:
+            self.worker.serve(frame)
+        finally:
+            os._exit(71)
+
+
+def preload(modules):
+    """Imports what sessions want; what is missing is said and left out."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    for name in modules:
+        try:
+            __import__(name)
+        except Exception as error:
+            sys.stderr.write(f"ringfence: the zygote could not import {name}: {error}\n")
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def main():
+    with os.fdopen(CONFIG_FD, "rb") as file:
+        config = json.load(file)
+    os.environ.clear()
+    os.environ.update(config["environment"])
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        os.environ[name] = "1"  # a thread of a library would forbid setns
+    sys.path.insert(0, "")
+    sys.argv = [""]
+    worker = types.ModuleType("ringfence_worker")
+    exec(compile(config["worker_source"], "<ringfence>", "exec"), worker.__dict__)
+    import fcntl  # noqa: F401  (before the fork: nothing is imported on the way into a cell)
+
+    preload(config["preloads"])
+    if threads() != 1:
+        raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
+    link = socket.socket(fileno=LINK_FD)
+    os.set_inheritable(LINK_FD, False)
+    zygote = Zygote(link, config, worker)
+    gc.collect()
+    gc.disable()  # nothing is collected until a fork turns it on again: shared pages stay shared
+    gc.freeze()
+    zygote.run()
+
+
+main()
