@@ -1,0 +1,114 @@
+//! A shell command: started anew for each call by the cell's init, with pipes of its own.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_frame::init::{COMMAND_BYTES_MAX, FromInit, ToInit};
+use ringfence_op::{Bash, CallReport};
+use rustix::fs::MemfdFlags;
+
+use crate::cell::{Begun, Cell, Slot};
+use crate::init_link::InitGone;
+use crate::limits::READ_BYTES;
+use crate::pipes::Pair;
+use crate::verdict::{Death, Ending, StopCause, Stopped};
+
+/// What the wait for the shell came to.
+enum Waited {
+    Ended(Ending, u64),
+    Stop(StopCause),
+}
+
+impl Cell {
+    /// Runs a shell command. Always gives a report.
+    ///
+    /// The call ends when the shell ends, also where processes in the background hold its pipes. At the timeout
+    /// everything is killed that the command has started, whatever sessions and groups it made.
+    pub async fn run_bash(&mut self, bash: &Bash, timeout: Duration) -> CallReport {
+        let mut begun = self.begin(timeout);
+        let (ending, cpu_us) = self.bash(bash, &mut begun).await.unwrap_or_else(|ending| (ending, 0));
+        self.finish(begun, ending, cpu_us)
+    }
+
+    async fn bash(&mut self, bash: &Bash, begun: &mut Begun) -> Result<(Ending, u64), Ending> {
+        if self.died() {
+            return Err(Ending::CellLost);
+        }
+        self.settle(begun).await?;
+        self.notice_death();
+        if bash.command.contains('\0') {
+            begun.streams.err.push(b"the command contains a NUL byte, which no shell can take\n");
+            return Err(Ending::Shell(Death::Exited(2)));
+        }
+        let (pair, [out, err]) = Pair::new().map_err(|error| not_started(&error))?;
+        let token = self.init.token();
+        let script = if bash.command.is_empty() || bash.command.len() > COMMAND_BYTES_MAX {
+            Some(script(&bash.command).map_err(|error| not_started(&error))?)
+        } else {
+            None
+        };
+        let command = if script.is_some() { &b""[..] } else { bash.command.as_bytes() };
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![out.as_fd(), err.as_fd()];
+        descriptors.extend(script.as_ref().map(AsFd::as_fd));
+        self.init.send(ToInit::Spawn { token, command }, &descriptors).await.map_err(|InitGone| Ending::CellLost)?;
+        drop((out, err, script));
+        let result = match self.wait(token, &pair, begun).await? {
+            Waited::Ended(ending, cpu_us) => (ending, cpu_us),
+            Waited::Stop(cause) => {
+                self.kill_since(begun.since_ticks, self.kept_pid()).await?;
+                (Ending::Stopped { cause, what: Stopped::Command }, 0)
+            }
+        };
+        begun.streams.drain(&pair);
+        self.leftovers.adopt(pair, &self.background);
+        Ok(result)
+    }
+
+    /// Reads output until the shell ends or must be stopped.
+    async fn wait(&self, token: u64, pair: &Pair, begun: &mut Begun) -> Result<Waited, Ending> {
+        let asked = Arc::clone(&self.asked);
+        let asked = asked.notified();
+        let timer = tokio::time::sleep_until(begun.deadline);
+        tokio::pin!(asked, timer);
+        loop {
+            tokio::select! {
+                biased;
+                message = self.init.recv() => match message.map_err(|InitGone| Ending::CellLost)? {
+                    FromInit::Exited { token: of, status, cpu_us } if of == token => {
+                        return Ok(Waited::Ended(Ending::Shell(Death::from_wait(status)), cpu_us));
+                    }
+                    FromInit::SpawnFailed { token: of, errno } if of == token => {
+                        return Ok(Waited::Ended(Ending::NotStarted { errno }, 0));
+                    }
+                    _ => {}
+                },
+                () = pair.out.readable() => begun.streams.take_out(&pair.out, READ_BYTES),
+                () = pair.err.readable() => begun.streams.take_err(&pair.err, READ_BYTES),
+                () = &mut timer => return Ok(Waited::Stop(StopCause::Timeout(begun.timeout))),
+                () = &mut asked => return Ok(Waited::Stop(StopCause::Asked)),
+            }
+        }
+    }
+
+    /// The interpreter outlives a shell command that is killed.
+    fn kept_pid(&self) -> u32 {
+        match &self.slot {
+            Slot::Ready(worker) => worker.cell_pid(),
+            _ => 0,
+        }
+    }
+}
+
+fn not_started(error: &std::io::Error) -> Ending {
+    Ending::NotStarted { errno: error.raw_os_error().unwrap_or(0) }
+}
+
+/// A command that does not travel in a message.
+fn script(command: &str) -> std::io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC)?);
+    file.write_all(command.as_bytes())?;
+    Ok(file.into())
+}

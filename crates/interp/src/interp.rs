@@ -1,0 +1,122 @@
+//! The room's front: started on a keeper, gives cells.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_frame::keeper::Limiter;
+use ringfence_op::{CallLimits, RootSpec};
+
+use crate::cell::Cell;
+use crate::error::LeaseError;
+use crate::keeper_link::KeeperLink;
+use crate::limits::GONE_WAIT_MAX;
+use crate::pipes::Sweep;
+use crate::pool::Pool;
+
+/// How interpreters are kept and called.
+#[derive(Debug, Clone)]
+pub struct InterpConfig {
+    /// Cells of the first image that wait ready-made for a lease.
+    pub pool_size: usize,
+    /// The limits of a call.
+    pub calls: CallLimits,
+}
+
+/// What every cell has in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) keeper: KeeperLink,
+    pub(crate) limiter: Limiter,
+    pub(crate) calls: CallLimits,
+    pub(crate) sweep: Arc<Sweep>,
+}
+
+/// Makes and hands out cells. Clones are handles to the same one.
+#[derive(Debug, Clone)]
+pub struct Interp {
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    names: Arc<[String]>,
+    pool_size: usize,
+}
+
+impl Interp {
+    /// Takes over a started keeper's socket and begins to fill the pool; needs a tokio runtime. `images` are those of
+    /// the keeper's configuration, in its order; the first is the default.
+    ///
+    /// # Errors
+    /// When the socket cannot be registered with the runtime.
+    pub fn start(
+        keeper: OwnedFd,
+        limiter: Limiter,
+        images: &[RootSpec],
+        config: InterpConfig,
+    ) -> Result<Self, LeaseError> {
+        let keeper = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
+        let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default() });
+        let pool = Pool::start(Arc::clone(&shared), images.to_vec(), config.pool_size);
+        let names = images.iter().map(|root| root.image.clone()).collect();
+        Ok(Interp { shared, pool, names, pool_size: config.pool_size })
+    }
+
+    /// The index of an image by its name.
+    #[must_use]
+    pub fn image(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|known| known == name).and_then(|index| u32::try_from(index).ok())
+    }
+
+    /// The name of an image by its index.
+    #[must_use]
+    pub fn image_name(&self, image: u32) -> Option<&str> {
+        self.names.get(image as usize).map(String::as_str)
+    }
+
+    /// A cell of the image with an interpreter that serves: from the pool, else made now.
+    ///
+    /// # Errors
+    /// When none could be made in time, or none is made any more.
+    pub async fn lease(&self, image: u32) -> Result<Cell, LeaseError> {
+        self.pool.lease(image as usize).await
+    }
+
+    /// How many cells wait ready-made.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.pool.readiness().borrow().ready
+    }
+
+    /// Waits for the pool's first cell, so that a start that cannot work is told at once. Without a pool, one cell is
+    /// made for it.
+    ///
+    /// # Errors
+    /// Why the first attempt failed.
+    pub async fn warmed(&self) -> Result<(), LeaseError> {
+        if self.pool_size == 0 {
+            return self.lease(0).await.map(drop);
+        }
+        let mut readiness = self.pool.readiness();
+        let first = readiness.wait_for(|pool| pool.ready > 0 || pool.failures > 0).await.map(|pool| *pool);
+        match first {
+            Ok(pool) if pool.ready > 0 => Ok(()),
+            _ => Err(self.pool.take_error().unwrap_or(LeaseError::KeeperGone)),
+        }
+    }
+
+    /// Resolves when the keeper is gone, and with it every cell.
+    pub async fn closed(&self) {
+        let _ = self.shared.keeper.status().wait_for(|status| status.closed).await;
+    }
+
+    /// Hands out nothing more, destroys what is ready, and waits, bounded, until the last cell is gone. Leased cells
+    /// are their holders' to drop.
+    pub async fn shutdown(&self) {
+        self.pool.close();
+        let mut status = self.shared.keeper.status();
+        // The pool's destructions are sent, and a last making may still be answered: both count as cells until then.
+        let empty = status.wait_for(|status| status.closed || status.cells == 0);
+        if tokio::time::timeout(GONE_WAIT_MAX, empty).await.is_err() {
+            tracing::warn!(wait = ?Duration::from_secs(GONE_WAIT_MAX.as_secs()), "cells were still there at the end");
+        }
+    }
+}

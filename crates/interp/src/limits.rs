@@ -1,0 +1,38 @@
+//! The bounds of this room. Every buffer, queue, retry and wait of it has its name here.
+
+use std::time::Duration;
+
+/// Bytes of background output kept of each stream between two calls.
+pub const BACKGROUND_BYTES_MAX: usize = 64 << 10;
+/// Bytes taken from a pipe by one read; the size of a pipe, so that a shorter read has emptied it.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+/// Bytes taken from a pipe once a call has ended: the largest pipe that a program can make for itself.
+pub(crate) const DRAIN_BYTES_MAX: usize = 1 << 20;
+/// Bytes read from a worker's frame socket at a time; a worker has no reason to send more.
+pub(crate) const FRAME_READ_BYTES: usize = 1 << 10;
+/// How long a new worker may take from its fork to its `Hello`.
+pub(crate) const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a lease waits for its cell.
+pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long the answer of a call waits for its processes to be killed; the killing itself goes on behind.
+pub(crate) const KILL_ANSWER_WAIT_MAX: Duration = Duration::from_millis(1000);
+/// How long the killing may take in all before the cell is given up.
+pub(crate) const KILL_WAIT_MAX: Duration = Duration::from_secs(15);
+/// How long a worker whose socket is closed, or that was killed, may take to be seen dead.
+pub(crate) const DEATH_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How often an interpreter is started for one call before the call is told that there is none.
+pub(crate) const WORKER_ATTEMPTS_MAX: u32 = 2;
+/// Pipes of ended calls that background processes hold open and that are still drained; then the oldest is closed.
+pub(crate) const LEFTOVERS_MAX: usize = 32;
+/// How long a worker is at rest before its pipes are watched: back-to-back calls never pay for the watch.
+pub(crate) const IDLE_DRAIN_DELAY: Duration = Duration::from_millis(50);
+/// Cells that are made at the same time; the keeper makes one after the other anyway.
+pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
+/// The first wait after the pool failed to make a cell; doubled for each failure in a row.
+pub(crate) const MAKE_BACKOFF_MIN: Duration = Duration::from_millis(100);
+/// The longest wait between two attempts of the pool.
+pub(crate) const MAKE_BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// Deaths of workers remembered for each cell until somebody asks.
+pub(crate) const DEATHS_KEPT_MAX: usize = 8;
+/// How long the teardown of a cell is waited for.
+pub(crate) const GONE_WAIT_MAX: Duration = Duration::from_secs(30);

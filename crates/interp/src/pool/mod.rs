@@ -1,0 +1,218 @@
+//! The warm pool: cells made ahead of time, each with an interpreter that serves, so that a lease waits for nothing.
+//!
+//! [`brain`] decides; in here is what carries its effects out.
+
+mod brain;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use ringfence_op::RootSpec;
+use tokio::sync::{oneshot, watch};
+
+use crate::cell::Cell;
+use crate::error::LeaseError;
+use crate::interp::Shared;
+use crate::limits::LEASE_WAIT_MAX;
+use crate::pipes::{Background, lock};
+use crate::worker::Worker;
+use brain::{Brain, CellId, Effect, Message, Ticket};
+
+/// The pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    images: Vec<RootSpec>,
+    state: Mutex<State>,
+    ready: watch::Sender<Readiness>,
+}
+
+/// How the pool stands, for whoever waits for its first cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Readiness {
+    /// Cells that wait for a lease.
+    pub(crate) ready: usize,
+    /// Attempts to make a cell that failed.
+    pub(crate) failures: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    brain: Brain,
+    cells: HashMap<CellId, Cell>,
+    waiting: HashMap<Ticket, oneshot::Sender<Result<Cell, LeaseError>>>,
+    last_id: u64,
+    last_error: Option<LeaseError>,
+}
+
+impl Pool {
+    /// A pool that keeps `size` cells of the first image ready, and makes those of the others when they are asked
+    /// for. It begins to fill at once.
+    pub(crate) fn start(shared: Arc<Shared>, images: Vec<RootSpec>, size: usize) -> Arc<Self> {
+        let targets: Vec<usize> =
+            images.iter().enumerate().map(|(index, _)| if index == 0 { size } else { 0 }).collect();
+        let state = State {
+            brain: Brain::new(&targets),
+            cells: HashMap::new(),
+            waiting: HashMap::new(),
+            last_id: 0,
+            last_error: None,
+        };
+        let pool = Arc::new(Pool { shared, images, state: Mutex::new(state), ready: watch::Sender::default() });
+        pool.tell(Message::Start);
+        pool
+    }
+
+    /// A cell of the image: a ready one, or the next that is made.
+    pub(crate) async fn lease(self: &Arc<Self>, image: usize) -> Result<Cell, LeaseError> {
+        let (answer, wait) = oneshot::channel();
+        let ticket = self.enqueue(image, answer);
+        let mut cancel = Cancel { pool: self, image, ticket: Some(ticket) };
+        let answer = tokio::time::timeout(LEASE_WAIT_MAX, wait).await;
+        if answer.is_ok() {
+            cancel.ticket = None;
+        }
+        answer.map_err(|_| LeaseError::TimedOut)?.map_err(|_| LeaseError::Closed)?
+    }
+
+    /// How the pool stands, and when that changes.
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.ready.subscribe()
+    }
+
+    /// Takes the reason of the last failure, if one is still untold.
+    pub(crate) fn take_error(&self) -> Option<LeaseError> {
+        lock(&self.state).last_error.take()
+    }
+
+    /// Hands out nothing more and gives up what is ready.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.tell(Message::Close);
+    }
+
+    fn enqueue(self: &Arc<Self>, image: usize, answer: oneshot::Sender<Result<Cell, LeaseError>>) -> Ticket {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        state.last_id += 1;
+        let ticket = state.last_id;
+        state.waiting.insert(ticket, answer);
+        // A cell can die while it waits: it is looked at before it is handed out.
+        while let Some(cell) = state.brain.next_ready(image)
+            && state.cells.get(&cell).is_none_or(Cell::is_spoiled)
+        {
+            self.step(state, Message::Spoiled { image, cell });
+        }
+        self.step(state, Message::Lease { image, ticket });
+        ticket
+    }
+
+    fn tell(self: &Arc<Self>, message: Message) {
+        self.step(&mut lock(&self.state), message);
+    }
+
+    /// Takes a message to the brain and carries out what it says. Nothing in here waits.
+    fn step(self: &Arc<Self>, state: &mut State, message: Message) {
+        for effect in state.brain.step(message) {
+            match effect {
+                Effect::Make { image } => {
+                    state.last_id += 1;
+                    tokio::spawn(Arc::clone(self).make(image, state.last_id));
+                }
+                Effect::Hand { ticket, cell } => {
+                    // A caller that left in this moment drops the cell, which destroys it.
+                    if let (Some(answer), Some(cell)) = (state.waiting.remove(&ticket), state.cells.remove(&cell)) {
+                        let _ = answer.send(Ok(cell));
+                    }
+                }
+                Effect::Refuse { ticket } => {
+                    if let Some(answer) = state.waiting.remove(&ticket) {
+                        let _ = answer.send(Err(state.last_error.take().unwrap_or(LeaseError::Closed)));
+                    }
+                }
+                Effect::Destroy { cell } => drop(state.cells.remove(&cell)),
+                Effect::Sleep(wait) => {
+                    let pool = Arc::clone(self);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        pool.tell(Message::Woke);
+                    });
+                }
+            }
+        }
+        let ready = state.brain.ready();
+        self.ready.send_if_modified(|readiness| std::mem::replace(&mut readiness.ready, ready) != ready);
+    }
+
+    async fn make(self: Arc<Self>, image: usize, id: CellId) {
+        let made = self.make_cell(image, id).await;
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        match made {
+            Ok(cell) => {
+                state.cells.insert(id, cell);
+                self.step(state, Message::Made { image, cell: id });
+            }
+            Err(error) => {
+                tracing::warn!(%error, source = std::error::Error::source(&error).map(tracing::field::display), "a cell could not be made");
+                state.last_error = Some(error);
+                self.step(state, Message::Failed { image });
+                self.ready.send_modify(|readiness| readiness.failures += 1);
+            }
+        }
+    }
+
+    async fn make_cell(&self, image: usize, id: CellId) -> Result<Cell, LeaseError> {
+        let keeper = &self.shared.keeper;
+        let made = keeper.make(id, u32::try_from(image).unwrap_or(u32::MAX)).await?;
+        // From here on the cell exists: whatever fails, it is destroyed.
+        let guard = Unmade { pool: self, id, armed: true };
+        let background = Background::new();
+        let has_python = self.images.get(image).is_some_and(|root| root.python.is_some());
+        let worker = if has_python {
+            Some(Worker::start(keeper, id, made.events.clone(), Arc::clone(&background)).await?)
+        } else {
+            None
+        };
+        let cell = Cell::new(Arc::clone(&self.shared), id, made, background, worker)?;
+        guard.disarm();
+        Ok(cell)
+    }
+}
+
+/// A caller that waits; when it leaves, it is taken off the list.
+struct Cancel<'a> {
+    pool: &'a Arc<Pool>,
+    image: usize,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Cancel<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let mut guard = lock(&self.pool.state);
+            guard.waiting.remove(&ticket);
+            self.pool.step(&mut guard, Message::Cancel { image: self.image, ticket });
+        }
+    }
+}
+
+/// A cell that is made but not yet in anyone's hands.
+struct Unmade<'a> {
+    pool: &'a Pool,
+    id: CellId,
+    armed: bool,
+}
+
+impl Unmade<'_> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Unmade<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.pool.shared.keeper.destroy(self.id);
+        }
+    }
+}
