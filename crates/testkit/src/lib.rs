@@ -1,1 +1,21 @@
-//! testkit
+//! What tests of the whole share: the real program on a port of its own, a plain blocking client, a leak counter.
+//!
+//! May know: the program from outside, its ready lines, the contract's HTTP. Never knows: any other room.
+//!
+//! **Invariants.** A [`Server`] that goes out of scope is stopped and waited for. Every wait has a bound and says what
+//! it waited for. What a test counts as left behind is looked for in the kernel, not asked of the server.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on ends by a panic that says why"
+)]
+
+mod client;
+mod leaks;
+mod server;
+
+pub use client::{Answer, Client, Session};
+pub use leaks::{Footprint, daemon_descriptors, descendants, eventually};
+pub use server::{Server, ServerOptions, User, shared_state_dir};
