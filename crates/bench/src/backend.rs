@@ -1,9 +1,9 @@
 //! The contract's operations as the bench calls them: each checks that the answer is the right one.
 
+use ringfence_probe::{Address, Answer, Connection, multipart_file, percent_encoded};
 use serde_json::{Value, json};
 
 use crate::BenchError;
-use crate::http::{Address, Answer, Connection};
 
 /// A backend through one keep-alive connection.
 pub(crate) struct Backend {
@@ -75,26 +75,19 @@ impl Backend {
 
     /// PutFile of `content` under `name`.
     pub(crate) fn put(&mut self, session: &str, name: &str, content: &[u8]) -> Result<(), BenchError> {
-        let mark = "ringfence-bench-7d1f0c";
-        let mut body = Vec::with_capacity(content.len() + 512);
-        body.extend_from_slice(
-            format!(
-                "--{mark}\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\n{name}\r\n--{mark}\r\n\
-                 Content-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
-                 Content-Type: application/octet-stream\r\n\r\n"
-            )
-            .as_bytes(),
-        );
-        body.extend_from_slice(content);
-        body.extend_from_slice(format!("\r\n--{mark}--\r\n").as_bytes());
-        let kind = format!("multipart/form-data; boundary={mark}");
+        let (kind, body) = multipart_file(name, content);
         let answer = self.connection.call("POST", &format!("/sessions/{session}/files"), &kind, &body)?;
         expect("PutFile", 201, &answer)
     }
 
     /// GetFile; holds the length of the body to `bytes`.
     pub(crate) fn get(&mut self, session: &str, name: &str, bytes: u64) -> Result<(), BenchError> {
-        let answer = self.connection.call("GET", &format!("/sessions/{session}/files?path={name}"), "", b"")?;
+        let answer = self.connection.call(
+            "GET",
+            &format!("/sessions/{session}/files?path={}", percent_encoded(name)),
+            "",
+            b"",
+        )?;
         expect("GetFile", 200, &answer)?;
         if answer.body_bytes == bytes {
             return Ok(());

@@ -2,20 +2,21 @@
 
 use std::io;
 
+use ringfence_probe::ProbeError;
 use thiserror::Error;
 
 /// Why a measurement could not be taken.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// The base URL cannot be used.
-    #[error("'{0}' is no base URL of the form http://host:port")]
-    Url(String),
-    /// The connection failed or was cut.
-    #[error("the connection to the backend failed")]
-    Connection(#[from] io::Error),
-    /// What came is no HTTP/1.1 answer.
-    #[error("the backend's answer is not HTTP/1.1: {0}")]
+    /// There is no answer.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The answer cannot be read as the contract's.
+    #[error("the backend's answer cannot be read: {0}")]
     Answer(&'static str),
+    /// The floor's own server could not be started.
+    #[error("the floor's server could not be started")]
+    Floor(#[from] io::Error),
     /// The operation answered another status than the contract's.
     #[error("{operation} answered {status}: {body}")]
     Status {

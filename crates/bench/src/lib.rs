@@ -9,7 +9,6 @@
 mod backend;
 mod error;
 mod floor;
-mod http;
 mod limits;
 mod machine;
 mod report;

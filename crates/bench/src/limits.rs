@@ -1,12 +1,4 @@
 //! Bounds of the bench itself.
 
-use std::time::Duration;
-
-/// Longest wait for an answer.
-pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(120);
-/// Longest head of an answer, bytes.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Longest body that is kept, bytes; longer ones are only counted.
-pub(crate) const BODY_KEPT_BYTES_MAX: usize = 1 << 20;
 /// Size of the file that transfers move, bytes.
 pub(crate) const TRANSFER_BYTES: usize = 100 * 1000 * 1000;

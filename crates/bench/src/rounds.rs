@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use ringfence_probe::{Address, Connection};
 
 use crate::error::BenchError;
-use crate::http::{Address, Connection};
 use crate::report::{Figure, Report, Row, median};
 use crate::work::{Effort, WORKS, Work};
 use crate::{floor, work};

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use ringfence_probe::Address;
 
 use crate::BenchError;
 use crate::backend::Backend;
-use crate::http::Address;
 use crate::limits::TRANSFER_BYTES;
 use crate::machine::memory_used_bytes;
 use crate::report::Figure;

@@ -1,23 +1,49 @@
-//! A blocking keep-alive HTTP/1.1 connection, as thin as a measuring client must be.
+//! The connection, its address and its answers.
 
-use std::io::{Read, Write};
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
-use crate::BenchError;
-use crate::limits::{ANSWER_WAIT_MAX, BODY_KEPT_BYTES_MAX, HEAD_BYTES_MAX};
+use thiserror::Error;
+
+use crate::limits::{ANSWER_WAIT_MAX, BODY_KEPT_BYTES_MAX, HEAD_BYTES_MAX, READ_BYTES};
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// The base URL cannot be used.
+    #[error("'{0}' is no base URL of the form http://host:port")]
+    Url(String),
+    /// The connection failed or was cut.
+    #[error("the connection to the backend failed")]
+    Connection(#[from] io::Error),
+    /// What came is no HTTP/1.1 answer.
+    #[error("the backend's answer is not HTTP/1.1: {0}")]
+    Answer(&'static str),
+}
 
 /// Host, port and path prefix of a backend, and the bearer token where it wants one.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub struct Address {
     host: String,
     prefix: String,
     token: Option<String>,
 }
 
+impl std::fmt::Debug for Address {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}{}", self.host, self.prefix)
+    }
+}
+
 impl Address {
     /// Parses `http://host:port[/prefix]`.
-    pub(crate) fn parse(url: &str, token: Option<String>) -> Result<Self, BenchError> {
-        let wrong = || BenchError::Url(url.to_owned());
+    ///
+    /// # Errors
+    /// When the URL has another form.
+    pub fn parse(url: &str, token: Option<String>) -> Result<Self, ProbeError> {
+        let wrong = || ProbeError::Url(url.to_owned());
         let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
         let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if host.is_empty() {
@@ -34,14 +60,19 @@ impl Address {
 }
 
 /// An answer: status, the kept part of the body, and its whole length.
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    pub(crate) body_bytes: u64,
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body, up to 8 MiB of it.
+    pub body: Vec<u8>,
+    /// How long the whole body was.
+    pub body_bytes: u64,
 }
 
 /// One connection, opened at its first request and opened again after an error.
-pub(crate) struct Connection {
+#[derive(Debug)]
+pub struct Connection {
     address: Address,
     stream: Option<TcpStream>,
     sent: Vec<u8>,
@@ -49,18 +80,17 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(address: &Address) -> Self {
-        Connection { address: address.clone(), stream: None, sent: Vec::new(), received: vec![0; 256 * 1024] }
+    /// A connection that is not open yet.
+    #[must_use]
+    pub fn new(address: &Address) -> Self {
+        Connection { address: address.clone(), stream: None, sent: Vec::new(), received: vec![0; READ_BYTES] }
     }
 
-    /// Sends one request and reads its whole answer.
-    pub(crate) fn call(
-        &mut self,
-        method: &str,
-        path: &str,
-        content_type: &str,
-        body: &[u8],
-    ) -> Result<Answer, BenchError> {
+    /// Sends one request and reads its whole answer. `content_type` goes with a body that is not empty.
+    ///
+    /// # Errors
+    /// When the connection fails, waits for more than two minutes, or what comes is no HTTP/1.1.
+    pub fn call(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, ProbeError> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => open(&self.address.host)?,
@@ -89,13 +119,13 @@ impl Connection {
         Ok(answer)
     }
 
-    fn receive(&mut self, stream: &mut TcpStream) -> Result<(Answer, bool), BenchError> {
+    fn receive(&mut self, stream: &mut TcpStream) -> Result<(Answer, bool), ProbeError> {
         let mut held = 0;
         let head_end = loop {
-            let place = self.received.get_mut(held..).ok_or(BenchError::Answer("the head is too long"))?;
+            let place = self.received.get_mut(held..).ok_or(ProbeError::Answer("the head is too long"))?;
             let read = stream.read(place)?;
             if read == 0 {
-                return Err(BenchError::Answer("it ended before its head did"));
+                return Err(ProbeError::Answer("it ended before its head did"));
             }
             held += read;
             let seen = self.received.get(..held).unwrap_or_default();
@@ -103,7 +133,7 @@ impl Connection {
                 break at + 4;
             }
             if held > HEAD_BYTES_MAX {
-                return Err(BenchError::Answer("the head is too long"));
+                return Err(ProbeError::Answer("the head is too long"));
             }
         };
         let head = Head::parse(self.received.get(..head_end).unwrap_or_default())?;
@@ -116,7 +146,7 @@ impl Connection {
             while body.bytes < head.length {
                 let read = stream.read(&mut self.received)?;
                 if read == 0 {
-                    return Err(BenchError::Answer("it ended before its Content-Length"));
+                    return Err(ProbeError::Answer("it ended before its Content-Length"));
                 }
                 body.take(self.received.get(..read).unwrap_or_default());
             }
@@ -125,8 +155,8 @@ impl Connection {
     }
 }
 
-fn open(host: &str) -> Result<TcpStream, BenchError> {
-    let address = host.to_socket_addrs()?.next().ok_or_else(|| BenchError::Url(host.to_owned()))?;
+fn open(host: &str) -> Result<TcpStream, ProbeError> {
+    let address = host.to_socket_addrs()?.next().ok_or_else(|| ProbeError::Url(host.to_owned()))?;
     let stream = TcpStream::connect_timeout(&address, ANSWER_WAIT_MAX)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
@@ -142,19 +172,19 @@ struct Head {
 }
 
 impl Head {
-    fn parse(bytes: &[u8]) -> Result<Self, BenchError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| BenchError::Answer("the head is not text"))?;
+    fn parse(bytes: &[u8]) -> Result<Self, ProbeError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| ProbeError::Answer("the head is not text"))?;
         let mut lines = text.split("\r\n");
         let status = lines
             .next()
             .and_then(|line| line.split(' ').nth(1))
             .and_then(|code| code.parse().ok())
-            .ok_or(BenchError::Answer("no status line"))?;
+            .ok_or(ProbeError::Answer("no status line"))?;
         let mut head = Head { status, length: 0, chunked: false, keep: true };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
             if name.eq_ignore_ascii_case("content-length") {
-                head.length = value.parse().map_err(|_| BenchError::Answer("a wrong Content-Length"))?;
+                head.length = value.parse().map_err(|_| ProbeError::Answer("a wrong Content-Length"))?;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 head.chunked = value.eq_ignore_ascii_case("chunked");
             } else if name.eq_ignore_ascii_case("connection") {
@@ -183,7 +213,7 @@ fn read_chunks(
     mut held: Vec<u8>,
     buffer: &mut [u8],
     body: &mut Body,
-) -> Result<(), BenchError> {
+) -> Result<(), ProbeError> {
     loop {
         let line_end = loop {
             if let Some(at) = held.windows(2).position(|two| two == b"\r\n") {
@@ -195,7 +225,7 @@ fn read_chunks(
             .get(..line_end)
             .and_then(|line| std::str::from_utf8(line).ok())
             .and_then(|line| usize::from_str_radix(line.split(';').next().unwrap_or("").trim(), 16).ok())
-            .ok_or(BenchError::Answer("a wrong chunk size"))?;
+            .ok_or(ProbeError::Answer("a wrong chunk size"))?;
         held.drain(..line_end + 2);
         while held.len() < size + 2 {
             more(stream, buffer, &mut held)?;
@@ -208,14 +238,46 @@ fn read_chunks(
     }
 }
 
-fn more(stream: &mut TcpStream, buffer: &mut [u8], held: &mut Vec<u8>) -> Result<(), BenchError> {
+fn more(stream: &mut TcpStream, buffer: &mut [u8], held: &mut Vec<u8>) -> Result<(), ProbeError> {
     match stream.read(buffer)? {
-        0 => Err(BenchError::Answer("it ended inside a chunk")),
+        0 => Err(ProbeError::Answer("it ended inside a chunk")),
         read => {
             held.extend_from_slice(buffer.get(..read).unwrap_or_default());
             Ok(())
         }
     }
+}
+
+/// The multipart body of a PutFile and its content type.
+#[must_use]
+pub fn multipart_file(path: &str, content: &[u8]) -> (String, Vec<u8>) {
+    const MARK: &str = "ringfence-probe-7d1f0c9b2a";
+    let mut body = Vec::with_capacity(content.len() + path.len() + 512);
+    for part in [
+        format!("--{MARK}\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\n{path}\r\n").as_bytes(),
+        format!("--{MARK}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"upload\"\r\n").as_bytes(),
+        b"Content-Type: application/octet-stream\r\n\r\n",
+        content,
+        format!("\r\n--{MARK}--\r\n").as_bytes(),
+    ] {
+        body.extend_from_slice(part);
+    }
+    (format!("multipart/form-data; boundary={MARK}"), body)
+}
+
+/// A text as a query's value: everything but letters and digits percent-encoded.
+#[must_use]
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]
