@@ -1,0 +1,171 @@
+//! The attacks, as data.
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// What kind of wall an attack runs against; one file of `security/attacks/` each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Out of the cell.
+    Escape,
+    /// Into another session.
+    Neighbours,
+    /// At the daemon and the keeper.
+    Daemon,
+    /// By using things up.
+    Exhaustion,
+    /// Through the file operations.
+    Files,
+}
+
+impl Class {
+    /// The name of its file and of its line in the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Escape => "escape",
+            Class::Neighbours => "neighbours",
+            Class::Daemon => "daemon",
+            Class::Exhaustion => "exhaustion",
+            Class::Files => "files",
+        }
+    }
+}
+
+const FILES: [(Class, &str); 5] = [
+    (Class::Escape, include_str!("../../../security/attacks/escape.toml")),
+    (Class::Neighbours, include_str!("../../../security/attacks/neighbours.toml")),
+    (Class::Daemon, include_str!("../../../security/attacks/daemon.toml")),
+    (Class::Exhaustion, include_str!("../../../security/attacks/exhaustion.toml")),
+    (Class::Files, include_str!("../../../security/attacks/files.toml")),
+];
+
+/// Names that the programs of every attack use.
+pub(crate) const PRELUDE: &str = include_str!("../../../security/prelude.py");
+
+/// One attack.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attack {
+    /// Its name, unique.
+    pub name: String,
+    /// What it tries, and why that would be bad.
+    pub about: String,
+    /// Python that a second session runs first.
+    #[serde(default)]
+    pub(crate) setup: Option<String>,
+    /// What runs `program`.
+    #[serde(default)]
+    pub(crate) tool: Tool,
+    /// The attack.
+    pub(crate) program: String,
+    /// What its call must come to.
+    #[serde(default)]
+    pub(crate) expect: Expect,
+    /// `timeout_seconds` of its call.
+    #[serde(default = "timeout_default")]
+    pub(crate) timeout: u64,
+    /// Python that must hold afterwards: in the second session where there is a setup, else in the attacker's own.
+    #[serde(default)]
+    pub(crate) check: Option<String>,
+    /// What the daemon is asked for afterwards.
+    #[serde(default)]
+    pub(crate) request: Vec<Request>,
+}
+
+fn timeout_default() -> u64 {
+    10
+}
+
+/// What runs a program.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tool {
+    /// `code_execution`.
+    #[default]
+    Python,
+    /// `bash_code_execution`.
+    Bash,
+}
+
+/// What an attack's call must come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Expect {
+    /// Its last line of stdout is `held`.
+    #[default]
+    Held,
+    /// Any result, in time.
+    Any,
+}
+
+/// A file operation and the statuses that are right.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    /// GetFile of this path.
+    #[serde(default)]
+    pub(crate) get: Option<String>,
+    /// PutFile to this path.
+    #[serde(default)]
+    pub(crate) put: Option<String>,
+    /// ListFiles of this path.
+    #[serde(default)]
+    pub(crate) list: Option<String>,
+    /// The right statuses.
+    pub(crate) status: Vec<u16>,
+    /// How often to ask.
+    #[serde(default = "once")]
+    pub(crate) repeat: u32,
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    attack: Vec<Attack>,
+}
+
+/// Why the built-in catalogue cannot be read.
+#[derive(Debug, Error)]
+#[error("security/attacks/{file}.toml cannot be read")]
+pub struct CatalogueError {
+    file: &'static str,
+    #[source]
+    cause: toml::de::Error,
+}
+
+/// All attacks, class by class.
+///
+/// # Errors
+/// When a file of the catalogue is malformed.
+pub fn catalogue() -> Result<Vec<(Class, Attack)>, CatalogueError> {
+    let mut attacks = Vec::new();
+    for (class, text) in FILES {
+        let file: File = toml::from_str(text).map_err(|cause| CatalogueError { file: class.name(), cause })?;
+        attacks.extend(file.attack.into_iter().map(|attack| (class, attack)));
+    }
+    Ok(attacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_attack_can_be_read_and_can_fail() {
+        let attacks = catalogue().unwrap();
+        assert!(attacks.len() >= 60, "{} attacks", attacks.len());
+        let mut names = HashSet::new();
+        for (_, attack) in &attacks {
+            assert!(names.insert(&attack.name), "{} stands twice", attack.name);
+            let judged = attack.expect == Expect::Held || attack.check.is_some() || !attack.request.is_empty();
+            assert!(judged, "{}: nothing could make it fail", attack.name);
+        }
+    }
+}

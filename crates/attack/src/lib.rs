@@ -1,0 +1,13 @@
+//! Attacks a backend with the programs of `security/`, and tells which were held.
+//!
+//! May know: the contract's paths and field names. Never knows: how a backend holds its sessions.
+//!
+//! **Invariants.** An attack counts as held only when its own refusal was met, in time, and the attacked server and
+//! a second session answer afterwards. What could not be run is failed, never left out.
+
+mod catalogue;
+mod runner;
+mod target;
+
+pub use catalogue::{Attack, CatalogueError, Class, catalogue};
+pub use runner::{ClassTotal, Finding, Report, run};

@@ -1,0 +1,100 @@
+//! The attacked backend: the few operations that attacks need.
+
+use std::time::{Duration, Instant};
+
+use ringfence_probe::{Address, Answer, Connection, ProbeError, multipart_file, percent_encoded};
+use serde_json::{Value, json};
+
+use crate::catalogue::Tool;
+
+/// A session of the backend.
+pub(crate) struct Session {
+    connection: Connection,
+    id: String,
+}
+
+/// What a call came to.
+pub(crate) struct Called {
+    pub(crate) stdout: String,
+    pub(crate) whole: String,
+    pub(crate) took: Duration,
+}
+
+impl Session {
+    /// Leases a session.
+    pub(crate) fn lease(address: &Address) -> Result<Self, String> {
+        let mut connection = Connection::new(address);
+        let answer = connection.call("POST", "/sessions", "application/json", b"{}").map_err(said)?;
+        let handle: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match handle.get("session_id").and_then(Value::as_str) {
+            Some(id) if answer.status == 201 => Ok(Session { connection, id: id.to_owned() }),
+            _ => Err(format!("CreateSession answered {}", answer.status)),
+        }
+    }
+
+    /// Runs a program; an answer other than 200 is an error.
+    pub(crate) fn run(&mut self, tool: Tool, program: &str, timeout: u64) -> Result<Called, String> {
+        let (tool, field) = match tool {
+            Tool::Python => ("code_execution", "code"),
+            Tool::Bash => ("bash_code_execution", "command"),
+        };
+        let body = json!({"tool": tool, "input": {field: program}, "timeout_seconds": timeout}).to_string();
+        let path = format!("/sessions/{}/exec", self.id);
+        let begun = Instant::now();
+        let answer = self.connection.call("POST", &path, "application/json", body.as_bytes()).map_err(said)?;
+        let took = begun.elapsed();
+        let envelope: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let content = envelope.pointer("/result_block/content").cloned().unwrap_or_default();
+        if answer.status != 200 || !content.is_object() {
+            return Err(format!("Execute answered {}: {}", answer.status, start_of(&answer)));
+        }
+        let stdout = content.get("stdout").and_then(Value::as_str).unwrap_or("").to_owned();
+        Ok(Called { stdout, whole: content.to_string().chars().take(600).collect(), took })
+    }
+
+    /// GetFile, PutFile or ListFiles.
+    pub(crate) fn get(&mut self, path: &str) -> Result<Answer, String> {
+        self.ask("GET", &format!("files?path={}", percent_encoded(path)), "", b"")
+    }
+
+    /// PutFile.
+    pub(crate) fn put(&mut self, path: &str) -> Result<Answer, String> {
+        let (kind, body) = multipart_file(path, b"planted");
+        self.ask("POST", "files", &kind, &body)
+    }
+
+    /// ListFiles.
+    pub(crate) fn list(&mut self, path: &str) -> Result<Answer, String> {
+        self.ask("GET", &format!("files/list?path={}", percent_encoded(path)), "", b"")
+    }
+
+    fn ask(&mut self, method: &str, rest: &str, kind: &str, body: &[u8]) -> Result<Answer, String> {
+        self.connection.call(method, &format!("/sessions/{}/{rest}", self.id), kind, body).map_err(said)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Best effort: a backend that does not answer any more is found by the next step.
+        let _ = self.connection.call("DELETE", &format!("/sessions/{}", self.id), "", b"");
+    }
+}
+
+/// Whether the server itself still answers.
+pub(crate) fn is_healthy(address: &Address) -> bool {
+    Connection::new(address).call("GET", "/health", "", b"").is_ok_and(|answer| answer.status == 200)
+}
+
+/// The start of a body, for a finding.
+pub(crate) fn start_of(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).chars().take(300).collect()
+}
+
+fn said(error: ProbeError) -> String {
+    let mut text = error.to_string();
+    if let Some(cause) = std::error::Error::source(&error) {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+    }
+    text
+}
