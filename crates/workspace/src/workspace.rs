@@ -139,6 +139,13 @@ impl Workspace {
         self.inner.changes().since_last(self.inner.root.fd(), files_max)
     }
 
+    /// Whether [`changed_since_last`](Self::changed_since_last) would find nothing. Quick, while that one may go
+    /// through many files: a caller that must not block asks this first.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.inner.changes().is_quiet()
+    }
+
     /// The path behind a file id that a result of this workspace named; `None` for what was never named, or so long
     /// ago that it is forgotten ([`crate::limits::FILE_IDS_MAX`]).
     #[must_use]

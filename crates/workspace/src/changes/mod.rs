@@ -82,6 +82,12 @@ impl Changes {
         Changed { files, omitted }
     }
 
+    /// Whether nothing can have changed since the last look, for the price of one `read(2)`.
+    pub(crate) fn is_quiet(&self) -> bool {
+        hub().drain();
+        self.all_watched && !self.dirty.load(Ordering::Acquire)
+    }
+
     /// Remembers a file that the daemon wrote, as it left it.
     pub(crate) fn note(&mut self, plain: &[u8], stat: &Stat) {
         let (path, stamp) = (self.keys.hash_one(plain), self.stamp(stat));
