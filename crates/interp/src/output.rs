@@ -164,6 +164,10 @@ mod tests {
         assert_eq!(text, "ab\n[... output truncated: 2 bytes dropped ...]\nef");
     }
 
+    fn plain_text() -> impl Strategy<Value = String> {
+        "\\PC{0,400}".prop_map(|text| text.replace(char::REPLACEMENT_CHARACTER, "\u{2615}"))
+    }
+
     proptest! {
         #[test]
         fn memory_stays_bounded_and_counts_are_exact(
@@ -188,8 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn valid_text_never_gains_a_replacement_character(text in "\\PC{0,400}", max in 0usize..500, step in 1usize..17) {
-            prop_assume!(!text.contains(char::REPLACEMENT_CHARACTER));
+        fn valid_text_never_gains_a_replacement_character(text in plain_text(), max in 0usize..500, step in 1usize..17) {
             let mut stream = HeadTail::new(max);
             for chunk in text.as_bytes().chunks(step) {
                 stream.push(chunk);
