@@ -1,6 +1,6 @@
 //! What tests of the whole share: the real program on a port of its own, a plain blocking client, a leak counter.
 //!
-//! May know: the program from outside, its ready lines, the contract's HTTP. Never knows: any other room.
+//! May know: the program from outside, its ready lines, the contract's HTTP, `probe`. Never knows: any other room.
 //!
 //! **Invariants.** A [`Server`] that goes out of scope is stopped and waited for. Every wait has a bound and says what
 //! it waited for. What a test counts as left behind is looked for in the kernel, not asked of the server.

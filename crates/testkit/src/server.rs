@@ -181,7 +181,7 @@ impl Server {
     /// A client with a connection of its own.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.address)
+        Client::new(self.address, None)
     }
 
     /// The value of a ready line.
