@@ -59,6 +59,9 @@ impl OpenedFile {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buffer.len());
+        if wanted == 0 {
+            return Ok(0);
+        }
         let (piece, _) = buffer.split_at_mut(wanted);
         loop {
             match self.file.read_at(piece, offset) {
