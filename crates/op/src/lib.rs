@@ -12,6 +12,7 @@ mod id;
 mod limits;
 mod path;
 mod root;
+mod tenant;
 
 pub use call::{
     BackgroundOutput, Bash, Call, CallReport, Edit, EditCommand, LimitKind, Operation, Outcome, ProducedFile, Python,
@@ -22,3 +23,4 @@ pub use id::{SessionId, ToolUseId};
 pub use limits::{CallLimits, CellLimits, Tier};
 pub use path::{PathRefusal, WorkspacePath};
 pub use root::{Bind, RootFile, RootSpec, RootSymlink};
+pub use tenant::WorkspaceId;
