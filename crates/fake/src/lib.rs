@@ -48,11 +48,11 @@ pub struct Rules {
 /// Faults that no change of an answer can play.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quirks {
-    /// GetFile serves what is outside of the workspace.
+    /// GetFile serves what is outside of the workspace, but follows no link there.
     pub reads_outside: bool,
     /// GetFile follows links out of the workspace, and refuses plain ways out.
     pub reads_through_links: bool,
-    /// PutFile writes outside of the workspace.
+    /// PutFile writes outside of the workspace, but follows no link there.
     pub writes_outside: bool,
     /// PutFile says 403 and writes outside of the workspace all the same.
     pub writes_outside_and_denies: bool,
@@ -62,7 +62,7 @@ pub struct Quirks {
     pub lists_outside: bool,
     /// Variables are lost between two calls.
     pub forgets_variables: bool,
-    /// Files are lost between two calls.
+    /// What a program wrote is lost at the next one.
     pub forgets_files: bool,
     /// Uploads are cut at so many bytes (0: they are not).
     pub truncates_at: usize,
@@ -72,10 +72,12 @@ pub struct Quirks {
     pub shares_variables: bool,
     /// All sessions share one workspace.
     pub shares_files: bool,
+    /// Session ids are numbers.
+    pub numeric_ids: bool,
+    /// A second lease gets the session of the first.
+    pub repeats_ids: bool,
     /// Uploads are stored where no program sees them.
     pub hides_uploads: bool,
-    /// Everything but lifetimes works without a session too.
-    pub needs_no_session: bool,
 }
 
 /// A running fake. Dropping it ends it.

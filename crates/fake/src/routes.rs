@@ -8,7 +8,7 @@ use crate::http::unescaped;
 use crate::multipart::parts;
 use crate::programs::Run;
 use crate::state::{Session, State};
-use crate::workspace::{is_inside, relative};
+use crate::workspace::{ROOT, is_inside, relative};
 use crate::{Asked, Reply, editor, programs, shell};
 
 const IDLE_MAX: u64 = 900;
@@ -46,9 +46,6 @@ fn unknown_session() -> Reply {
 }
 
 fn with_session(state: &mut State, id: &str, act: impl FnOnce(&mut State, &str) -> Reply) -> Reply {
-    if state.rules.quirks.needs_no_session {
-        state.table.entry(id.to_owned()).or_default();
-    }
     if state.table.contains_key(id) { act(state, id) } else { unknown_session() }
 }
 
@@ -76,12 +73,18 @@ fn lease(state: &mut State, asked: &Asked) -> Reply {
         full.headers.push(("retry-after".to_owned(), "1".to_owned()));
         return full;
     }
+    let quirks = state.rules.quirks;
     state.leased += 1;
-    let id = format!("session-{:04x}", state.leased);
-    state.table.insert(id.clone(), Session::default());
+    let id = match state.table.keys().next_back() {
+        Some(held) if quirks.repeats_ids => held.clone(),
+        _ if quirks.numeric_ids => (7000 + state.leased).to_string(),
+        _ => format!("session-{:04x}", state.leased),
+    };
+    state.table.entry(id.clone()).or_default();
+    let shown = if quirks.numeric_ids { json!(id.parse::<u64>().ok()) } else { json!(id) };
     Reply::json(
         201,
-        &json!({"session_id": id, "idle_timeout_seconds": idle, "max_lifetime_seconds": lifetime,
+        &json!({"session_id": shown, "idle_timeout_seconds": idle, "max_lifetime_seconds": lifetime,
             "created_at": 1_786_000_000.5, "last_activity_at": 1_786_000_000.5, "image": "fake", "shard": {"of": [1, null]}}),
     )
 }
@@ -118,8 +121,10 @@ fn exec(state: &mut State, id: &str, asked: &Asked) -> Reply {
     if quirks.forgets_variables {
         session.variables.clear();
     }
-    if quirks.forgets_files {
-        session.disk = crate::workspace::Disk::default();
+    if quirks.forgets_files && tool == "code_execution" {
+        for path in std::mem::take(&mut session.written) {
+            session.disk.remove(&format!("{ROOT}/{path}"));
+        }
     }
     let text = |name: &str| input[name].as_str().filter(|text| !text.is_empty());
     let run = match tool.as_str() {
@@ -145,6 +150,7 @@ fn python(state: &mut State, id: &str, code: &str, timeout: u64) -> Run {
         std::mem::take(&mut state.table.entry(id.to_owned()).or_default().variables)
     };
     let run = programs::run(code, timeout, &mut variables, &mut files_of(state, id).disk);
+    files_of(state, id).written.extend(run.produced.iter().cloned());
     if quirks.shares_variables {
         state.shared.variables = variables;
     } else {
@@ -192,19 +198,22 @@ fn list(state: &mut State, id: &str, asked: &Asked) -> Reply {
 
 fn read(state: &mut State, id: &str, asked: &Asked) -> Reply {
     let quirks = state.rules.quirks;
-    let disk = &files_of(state, id).disk;
+    let Session { disk, hidden, .. } = files_of(state, id);
     let Some(path) = asked.parameter("path").filter(|path| !path.is_empty()) else {
         return Reply::refusal(422, "no path");
     };
     let Some(absolute) = disk.resolve(path) else { return Reply::refusal(403, "a loop of links") };
     let by_link = !path.contains("..") && !path.starts_with('/');
-    if !(is_inside(&absolute) || quirks.reads_outside || quirks.reads_through_links && by_link) {
+    let let_out = if by_link { quirks.reads_through_links } else { quirks.reads_outside };
+    if !is_inside(&absolute) && !let_out {
         return Reply::refusal(403, "outside of the workspace");
     }
     if disk.is_folder(&absolute) {
         return Reply::refusal(400, "it is a folder");
     }
-    let Some(file) = disk.file(&absolute) else { return Reply::refusal(404, "there is no such file") };
+    let Some(file) = disk.file(&absolute).or_else(|| hidden.file(&absolute)) else {
+        return Reply::refusal(404, "there is no such file");
+    };
     let headers = vec![("content-type".to_owned(), "application/octet-stream".to_owned())];
     Reply { status: 200, headers, body: file.content.clone(), ..Reply::default() }
 }
@@ -230,23 +239,20 @@ fn write(state: &mut State, id: &str, asked: &Asked) -> Reply {
     if quirks.truncates_at > 0 {
         content.truncate(quirks.truncates_at);
     }
-    let hidden = quirks.hides_uploads;
-    let disk = &mut files_of(state, id).disk;
+    let Session { disk, hidden, .. } = files_of(state, id);
     let Some(absolute) = disk.resolve(&path) else { return Reply::refusal(403, "a loop of links") };
     let by_link = !path.contains("..") && !path.starts_with('/');
     if !is_inside(&absolute) {
-        if quirks.writes_outside_and_denies {
+        if quirks.writes_outside_and_denies && !by_link {
             disk.write(&absolute, content);
             return Reply::refusal(403, "outside of the workspace");
         }
-        if !(quirks.writes_outside || quirks.writes_through_links && by_link) {
+        if !(if by_link { quirks.writes_through_links } else { quirks.writes_outside }) {
             return Reply::refusal(403, "outside of the workspace");
         }
     }
     let stored = relative(&absolute).to_owned();
-    if hidden {
-        return Reply::json(201, &json!({"path": stored, "size_bytes": size}));
-    }
+    let disk = if quirks.hides_uploads { hidden } else { disk };
     disk.write(&absolute, content);
     Reply::json(201, &json!({"path": stored, "size_bytes": size, "etag": "x"}))
 }

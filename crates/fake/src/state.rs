@@ -24,6 +24,10 @@ pub(crate) struct Session {
     pub(crate) disk: Disk,
     pub(crate) history: History,
     pub(crate) calls: u64,
+    /// What Python programs wrote.
+    pub(crate) written: Vec<String>,
+    /// Uploads that no program sees, where a fault wants that.
+    pub(crate) hidden: Disk,
 }
 
 impl State {
