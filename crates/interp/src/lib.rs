@@ -17,6 +17,8 @@
 mod bash;
 mod cell;
 mod error;
+#[cfg(test)]
+mod fake;
 mod init_link;
 mod interp;
 mod keeper_link;
@@ -26,6 +28,8 @@ mod output;
 mod pipes;
 mod pool;
 mod python;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod watched;
 mod worker;
