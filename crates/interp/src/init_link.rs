@@ -5,10 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::watched::{Watched, watch as watch_fd};
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::init::{FromInit, ToInit};
-
-use ringfence_sys::packet;
 
 /// The link is closed or broken: the cell is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +33,12 @@ impl InitLink {
 
     /// Sends a request.
     pub(crate) async fn send(&self, message: ToInit<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<(), InitGone> {
-        let mut bytes = Vec::with_capacity(PACKET_BYTES);
-        message.encode(&mut bytes);
         loop {
-            match packet::send(self.socket.as_fd(), &bytes, descriptors) {
+            match ringfence_jail::send_init(self.socket.as_fd(), message, descriptors) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.socket.writable().await.map_err(|_| InitGone)?.clear_ready();
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(InitGone),
             }
         }
@@ -52,15 +46,10 @@ impl InitLink {
 
     /// The next message. Dropping the future loses nothing.
     pub(crate) async fn recv(&self) -> Result<FromInit, InitGone> {
-        let mut buffer = [0; PACKET_BYTES + 1];
         loop {
             let mut guard = self.socket.readable().await.map_err(|_| InitGone)?;
-            match guard.try_io(|socket| packet::receive(socket.as_fd(), &mut buffer)) {
-                Ok(Ok((length, _))) => {
-                    return FromInit::decode(buffer.get(..length).unwrap_or_default()).map_err(|_| InitGone);
-                }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(_)) => return Err(InitGone),
+            match guard.try_io(|socket| ringfence_jail::recv_init(socket.as_fd())) {
+                Ok(message) => return message.ok().flatten().ok_or(InitGone),
                 Err(_would_block) => {}
             }
         }

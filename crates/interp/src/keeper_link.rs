@@ -8,14 +8,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::watched::{Watched, watch as watch_fd};
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::keeper::{FromKeeper, ToKeeper};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::LeaseError;
 use crate::limits::DEATHS_KEPT_MAX;
 use crate::meters::MeterFiles;
-use ringfence_sys::packet;
 
 /// A handle to the link; cheap to clone.
 #[derive(Debug, Clone)]
@@ -202,10 +200,9 @@ impl Driver {
     fn flush(&mut self) -> io::Result<()> {
         while let Some((message, descriptors)) = self.outgoing.front() {
             let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-            match packet::send(self.socket.as_fd(), &message.encode(), &borrowed) {
+            match ringfence_jail::send(self.socket.as_fd(), *message, &borrowed) {
                 Ok(()) => drop(self.outgoing.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -219,19 +216,15 @@ fn read_all(
     routes: &mut Routes,
     outgoing: &mut VecDeque<(ToKeeper, Vec<OwnedFd>)>,
 ) -> io::Result<()> {
-    let mut buffer = [0; PACKET_BYTES + 1];
     loop {
-        match packet::receive(socket, &mut buffer) {
-            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((length, descriptors)) => {
-                let bytes = buffer.get(..length).unwrap_or_default();
-                let message = FromKeeper::decode(bytes).map_err(io::Error::other)?;
+        match ringfence_jail::recv(socket) {
+            Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Some((message, descriptors))) => {
                 if let Some(request) = routes.hear(message, descriptors) {
                     outgoing.push_back((request, Vec::new()));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
