@@ -1,1 +1,40 @@
-//! jail
+//! Cells: everything that makes, holds and unmakes them, and the keeper process that does so.
+//!
+//! May know: `sys`, `frame`, `op`, the kernel's files. Never knows: HTTP, tokio, what a worker says, what a session is.
+//!
+//! [`launch`] starts the keeper (the program's own hidden subcommand, whose body is [`keeper_main`]) and waits until
+//! it is ready; [`enter_fleet`] takes the daemon itself into the fleet's user namespace; [`send`], [`recv`],
+//! [`send_init`] and [`recv_init`] speak the links.
+//!
+//! **Invariants.** A cell's processes hold no capability in any namespace, not even in their own user namespace, and
+//! none of the cell's other namespaces belongs to it. Between clone and the last step the child neither allocates nor
+//! locks nor formats. An id is given to a new cell only once nothing of the old one is left. When the keeper dies, by
+//! whatever cause, the kernel kills every process of every cell. No client's byte reaches the keeper: its messages
+//! are numbers of fixed size.
+
+mod cgroup;
+mod config;
+mod error;
+mod failure;
+mod fleet;
+mod init;
+mod keeper;
+mod launch;
+mod limits;
+mod link;
+mod plan;
+mod seccomp;
+mod step;
+mod steps;
+mod template;
+mod warden;
+
+pub use config::KeeperConfig;
+pub use error::JailError;
+pub use fleet::enter_fleet;
+pub use launch::{Launched, launch, launch_program};
+pub use link::{recv, recv_init, send, send_init};
+/// For the body of the hidden subcommand: its arguments are numbers of inherited descriptors.
+pub use ringfence_sys::process::adopt;
+pub use step::StepName;
+pub use warden::keeper_main;

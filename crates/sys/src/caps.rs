@@ -10,6 +10,10 @@ pub const DAC_OVERRIDE: u64 = 1 << 1;
 pub const CHOWN: u64 = 1;
 /// Act as a file's owner.
 pub const FOWNER: u64 = 1 << 3;
+/// Change group ids.
+pub const SETGID: u64 = 1 << 6;
+/// Change user ids.
+pub const SETUID: u64 = 1 << 7;
 /// Mounts, namespaces and much else.
 pub const SYS_ADMIN: u64 = 1 << 21;
 /// More capabilities than any kernel has.

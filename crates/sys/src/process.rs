@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::io::{FdFlags, fcntl_setfd};
+
 use crate::check;
 use crate::namespace::Namespaces;
 
@@ -174,6 +176,10 @@ fn reap(pid: i32, options: i32) -> io::Result<Option<Ended>> {
 /// # Errors
 /// As `dup3(2)`.
 pub fn place(fd: BorrowedFd<'_>, number: i32, close_on_exec: bool) -> io::Result<()> {
+    if fd.as_raw_fd() == number {
+        let flags = if close_on_exec { FdFlags::CLOEXEC } else { FdFlags::empty() };
+        return Ok(fcntl_setfd(fd, flags)?);
+    }
     let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
     // SAFETY: a live descriptor; what becomes of `number` is the caller's layout, said in the documentation.
     let result = unsafe { libc::dup3(fd.as_raw_fd(), number, flags) };

@@ -17,6 +17,17 @@ pub fn block_all() -> io::Result<()> {
     check(result.into()).map(drop)
 }
 
+/// Unblocks every signal of the calling thread. Child-safe.
+///
+/// # Errors
+/// As `sigprocmask(2)`.
+pub fn unblock_all() -> io::Result<()> {
+    let all = full_set();
+    // SAFETY: the mask is a live set, the old one is not asked for.
+    let result = unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const all, std::ptr::null_mut()) };
+    check(result.into()).map(drop)
+}
+
 /// Sets every signal's disposition to its default. Child-safe.
 pub fn default_all() {
     for signal in 1..=libc::SIGRTMAX() {

@@ -1,0 +1,173 @@
+//! Killing all that started after a moment, faster than it can fork.
+//!
+//! Plain rounds (list, SIGKILL, wait) end an ordinary tree. What forks between the listing and the killing outruns
+//! them; then everything in the cell is stopped by one `kill(-1, SIGSTOP)`, which no fork escapes, for the kernel
+//! restarts a fork that a signal is pending for. What stands still can be listed and killed; the rest is let go on.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use ringfence_sys::signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::stat;
+use crate::limits::{KILL_ROUNDS_PLAIN, KILL_ROUNDS_STOPPED, KILL_WAIT_MAX, PROCESSES_LISTED_MAX};
+
+/// Processes waited for at a time: each takes a descriptor.
+const BATCH: usize = 256;
+/// Init itself.
+const INIT: u32 = 1;
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Killing {
+    pub(super) count: u32,
+    pub(super) all: bool,
+}
+
+/// A process as listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    pid: u32,
+    state: u8,
+    start_ticks: u64,
+}
+
+/// Whom to kill.
+#[derive(Clone, Copy)]
+struct Aim {
+    since_ticks: u64,
+    keep: u32,
+}
+
+impl Aim {
+    fn takes(self, seen: &Seen) -> bool {
+        seen.pid != self.keep && seen.start_ticks >= self.since_ticks && !matches!(seen.state, b'Z' | b'X')
+    }
+}
+
+/// Kills every process that started at or after `since_ticks`, but init and `keep`. `proc` is the cell's `/proc`.
+pub(super) fn kill_since(proc: BorrowedFd<'_>, since_ticks: u64, keep: u32) -> Killing {
+    let aim = Aim { since_ticks, keep };
+    let mut killed = HashSet::new();
+    for _ in 0..KILL_ROUNDS_PLAIN {
+        if kill_listed(proc, aim, &mut killed).is_ok_and(|left| !left) {
+            return Killing { count: killed.len() as u32, all: false };
+        }
+    }
+    for _ in 0..KILL_ROUNDS_STOPPED {
+        if kill_stopped(proc, aim, &mut killed).is_ok_and(|left| !left) {
+            return Killing { count: killed.len() as u32, all: false };
+        }
+    }
+    // Something could not be listed, or does not die. ESRCH: nobody was left.
+    let _ = signal::send(-1, libc::SIGKILL);
+    Killing { count: killed.len() as u32, all: keep != 0 }
+}
+
+/// One round with everything stopped; whether something is left.
+fn kill_stopped(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>) -> io::Result<bool> {
+    let before = list(proc)?;
+    if !before.iter().any(|seen| aim.takes(seen)) {
+        return Ok(false);
+    }
+    let _ = signal::send(-1, libc::SIGSTOP);
+    let result = kill_listed(proc, aim, killed).and_then(|_| Ok(list(proc)?.iter().any(|seen| aim.takes(seen))));
+    // Those that are spared go on, but for those that their own cell had stopped.
+    let stopped: HashSet<u32> = before.iter().filter(|seen| seen.state == b'T').map(|seen| seen.pid).collect();
+    for seen in list(proc)? {
+        if !aim.takes(&seen) && !stopped.contains(&seen.pid) {
+            let _ = signal::send(seen.pid.cast_signed(), libc::SIGCONT);
+        }
+    }
+    result
+}
+
+/// Kills what a list shows, and waits for it; whether there was anything.
+fn kill_listed(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>) -> io::Result<bool> {
+    let listed = list(proc)?;
+    let victims: Vec<&Seen> = listed.iter().filter(|seen| aim.takes(seen)).collect();
+    let deadline = Instant::now() + KILL_WAIT_MAX;
+    for batch in victims.chunks(BATCH) {
+        let mut handles = Vec::new();
+        for seen in batch {
+            // Should the number belong to another by now, that one is younger still, and meant as well.
+            if let Some(handle) = handle(seen.pid) {
+                let _ = pidfd_send_signal(&handle, Signal::KILL);
+                killed.insert((seen.pid, seen.start_ticks));
+                handles.push(handle);
+            }
+        }
+        wait_for_all(&handles, deadline);
+    }
+    Ok(!victims.is_empty())
+}
+
+fn handle(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()
+}
+
+fn wait_for_all(handles: &[OwnedFd], deadline: Instant) {
+    let mut left: Vec<&OwnedFd> = handles.iter().collect();
+    while !left.is_empty() {
+        let time = deadline.saturating_duration_since(Instant::now());
+        if time.is_zero() {
+            return;
+        }
+        let mut fds: Vec<PollFd<'_>> = left.iter().map(|handle| PollFd::new(*handle, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            return;
+        }
+        let over: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        left = left.into_iter().zip(over).filter(|(_, over)| !over).map(|(handle, _)| handle).collect();
+    }
+}
+
+/// Every process of the cell but init.
+fn list(proc: BorrowedFd<'_>) -> io::Result<Vec<Seen>> {
+    let folder = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut seen = Vec::new();
+    for entry in Dir::new(folder)? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if pid == INIT {
+            continue;
+        }
+        // One that has gone meanwhile is not there to be killed.
+        if let Some(stat) = read_stat(proc, pid) {
+            seen.push(Seen { pid, state: stat.state, start_ticks: stat.start_ticks });
+        }
+        if seen.len() >= PROCESSES_LISTED_MAX {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
+fn read_stat(proc: BorrowedFd<'_>, pid: u32) -> Option<stat::Stat> {
+    let file = openat(proc, format!("{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut buffer = [0; 1024];
+    let length = rustix::io::read(&file, &mut buffer).ok()?;
+    stat::parse(buffer.get(..length)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_aim_spares_the_older_the_kept_and_the_dead() {
+        let aim = Aim { since_ticks: 100, keep: 5 };
+        let seen = |pid, state, start_ticks| Seen { pid, state, start_ticks };
+        assert!(aim.takes(&seen(7, b'S', 100)));
+        assert!(aim.takes(&seen(7, b'T', 101)));
+        assert!(!aim.takes(&seen(7, b'S', 99)));
+        assert!(!aim.takes(&seen(5, b'S', 200)));
+        assert!(!aim.takes(&seen(7, b'Z', 200)));
+    }
+}

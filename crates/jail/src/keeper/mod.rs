@@ -1,0 +1,350 @@
+//! The keeper: makes, holds and unmakes cells.
+//!
+//! # Theory of operation
+//!
+//! One process, one thread, one poll loop. It is pid 1 of a pid namespace and root of a user namespace, the fleet's;
+//! over the host it has no power. Whatever it does, it does inside the fleet, so root and an ordinary user take the same
+//! road: as root the fleet has a range of ids, and each cell one of its own; as an ordinary user it has the one id.
+//!
+//! **Two starts.** The subcommand runs twice. First outside, as the `warden`, which sweeps what dead keepers left,
+//! makes the cgroup subtree, opens the images' folders by the host's rights, clones the fleet's namespaces, maps the ids,
+//! and waits. Then inside: the program is executed anew as root of the fleet, because the kernel lets a process look
+//! into another (`/proc/PID/root`, `setns` by pidfd) by the user namespace in which its *program* was started; a
+//! keeper, and inits forked from it, that had been started outside would be closed even to the fleet's root.
+//!
+//! **Mounts.** The keeper leaves the host's mounts for a root of its own with `/proc` and `/image/N`, put together once
+//! from read-only copies. A cell's mount namespace is a copy of these few, in which it mounts its own folders,
+//! makes `/image/N` its root, and lets go of the rest.
+//!
+//! **A cell.** `clone3` with new pid, mount, net, ipc and uts namespaces, all of which belong to the fleet's user
+//! namespace. The child carries out a plan that was made beforehand (`plan`, `steps`): cgroups, host name, loopback,
+//! mounts, root; then it takes the cell's id, which costs it the fleet's capabilities; then it makes a user namespace
+//! that maps nothing but that id, and drops all capabilities that came with it. So even a process that regained every
+//! capability of the cell's user namespace would own none of the cell's other namespaces. The child stays, as
+//! init (`crate::init`). Making is synchronous and bounded: no user code runs yet.
+//!
+//! **An interpreter** is forked by the image's zygote (`zygote`), a child of the keeper with the fleet's powers and
+//! no user code in it. The keeper sends the descriptors, and goes on; the zygote answers when it has forked, and
+//! tells of deaths, since the worker is its child. Forks for a zygote that is being restarted wait in a bounded queue.
+//!
+//! **Taking down.** SIGKILL for init: the kernel then kills the whole pid namespace, and init's death is seen only
+//! once all are gone. Then the cgroups are removed, which is retried, for the kernel takes a moment; then the daemon is
+//! told, and only then may another cell have the id.
+//!
+//! **The end.** When the daemon's end of the link closes, or the warden's pipe, the keeper exits, and as it is pid 1
+//! the kernel kills every zygote and cell. The same happens when the keeper is killed. The warden removes the cgroups.
+
+mod cells;
+mod ids;
+mod outbox;
+mod zygote;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ringfence_frame::PACKET_BYTES;
+use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
+use ringfence_op::{CellLimits, RootSpec};
+use ringfence_sys::process::{self, Single};
+use ringfence_sys::seccomp::Filter;
+use ringfence_sys::{packet, signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use crate::cgroup::Groups;
+use crate::config::Inside;
+use crate::failure::{At, SetupFailure};
+use crate::init::Program;
+use crate::limits::MESSAGES_PER_TURN_MAX;
+use crate::step::StepName;
+use crate::{seccomp, template};
+use cells::{Cell, Removal};
+use ids::Ids;
+use outbox::Outbox;
+use zygote::{Starter, Zygote};
+
+/// The daemon's id inside a fleet that has a range.
+const DAEMON_ID: u32 = 65_533;
+
+/// An image as the keeper holds it.
+struct Image {
+    spec: RootSpec,
+    root: PathBuf,
+    /// What init starts in a cell of it.
+    program: Program,
+    zygote: Option<Zygote>,
+}
+
+struct Keeper {
+    single: Single,
+    outbox: Outbox,
+    life: OwnedFd,
+    children: OwnedFd,
+    null: OwnedFd,
+    images: Vec<Image>,
+    groups: Option<Groups>,
+    limits: CellLimits,
+    single_id: bool,
+    filter: Filter,
+    masks: Vec<String>,
+    starter: Starter,
+    ids: Ids,
+    /// Cells that live or are being taken down, by the daemon's number.
+    cells: HashMap<u64, Cell>,
+    /// Which cell's init a process is.
+    inits: HashMap<u32, u64>,
+    /// Which cell's worker a process is; process ids as the zygote of this image sees them.
+    workers: HashMap<(usize, u32), u64>,
+    removals: Vec<Removal>,
+    /// Counts cgroups, so that no name comes twice.
+    groups_made: u64,
+    /// `Ready` was sent.
+    ready: bool,
+}
+
+/// The inner start. Runs until the daemon or the warden is gone.
+pub(crate) fn run(socket: OwnedFd, inside: Inside) -> Result<ExitCode, SetupFailure> {
+    match Keeper::new(&socket, inside) {
+        Ok(mut keeper) => {
+            keeper.outbox.connect(socket);
+            Ok(keeper.serve())
+        }
+        Err(failure) => {
+            failure.send(socket.as_fd());
+            Err(failure)
+        }
+    }
+}
+
+impl Keeper {
+    fn new(socket: &OwnedFd, inside: Inside) -> Result<Keeper, SetupFailure> {
+        let nothing = String::new;
+        process::rename(c"ringfence-keep").at(StepName::KeeperSelf, nothing)?;
+        // Rust ignores SIGPIPE, which shell commands would inherit.
+        signal::default_all();
+        signal::block_all().at(StepName::KeeperSelf, nothing)?;
+        rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+        rustix::process::umask(Mode::from_raw_mode(0o022));
+        let single = Single::claim().at(StepName::OneThread, nothing)?;
+        let life = adopt(Inside::LIFE)?;
+        let mut numbers = Inside::FDS_FIRST..;
+        let mut take = |count: usize| numbers.by_ref().take(count).map(adopt).collect::<Result<Vec<_>, _>>();
+
+        let config = inside.config;
+        let groups = match &inside.layout {
+            Some(layout) => Some(Groups::new(layout, take(layout.folders.len())?, &config.limits)),
+            None => None,
+        };
+        let mut trees = Vec::new();
+        match &inside.trees {
+            Some(counts) => {
+                for count in counts {
+                    trees.push(take(*count)?);
+                }
+            }
+            None => {
+                for spec in &config.images {
+                    trees.push(template::open_trees(spec)?);
+                }
+            }
+        }
+        let null = File::open("/dev/null").at(StepName::KeeperSelf, || "/dev/null".to_owned())?.into();
+        let filter_bytes = seccomp::compile().map_err(io::Error::other).at(StepName::CompileFilter, nothing)?;
+        let filter = Filter::from_bytes(&filter_bytes).ok_or(Errno::INVAL).at(StepName::CompileFilter, nothing)?;
+
+        template::make_keeper_root()?;
+        let mut images = Vec::new();
+        for (index, (spec, trees)) in config.images.into_iter().zip(trees).enumerate() {
+            let root = template::make_image_root(index, &spec, trees)?;
+            let program = cells::program(&spec).at(StepName::ImageRoot, || spec.image.clone())?;
+            images.push(Image { spec, root, program, zygote: None });
+        }
+        let starter =
+            Starter::new(config.zygote_source, config.worker_source, &filter_bytes, &config.limits, groups.is_some());
+        let mut keeper = Keeper {
+            single,
+            outbox: Outbox::default(),
+            life,
+            children: signal::child_watch().at(StepName::KeeperSelf, nothing)?,
+            null,
+            images,
+            groups,
+            limits: config.limits,
+            single_id: inside.single_id,
+            filter,
+            masks: template::masks(),
+            starter,
+            ids: Ids::new(inside.single_id),
+            cells: HashMap::new(),
+            inits: HashMap::new(),
+            workers: HashMap::new(),
+            removals: Vec::new(),
+            groups_made: 0,
+            ready: false,
+        };
+        keeper.start_zygotes()?;
+        Ok(keeper)
+    }
+
+    fn serve(&mut self) -> ExitCode {
+        if let Err(failure) = self.say_ready_when_it_is() {
+            return self.give_up(&failure);
+        }
+        loop {
+            match self.turn() {
+                Ok(true) => {}
+                // All else dies with this process.
+                Ok(false) => return ExitCode::SUCCESS,
+                Err(failure) => return self.give_up(&failure),
+            }
+        }
+    }
+
+    fn give_up(&self, failure: &SetupFailure) -> ExitCode {
+        if let Some(socket) = self.outbox.socket() {
+            failure.send(socket.as_fd());
+        }
+        ExitCode::FAILURE
+    }
+
+    /// One round of the loop; `false` once the daemon or the warden is gone.
+    fn turn(&mut self) -> Result<bool, SetupFailure> {
+        let Some(events) = self.wait() else { return Ok(true) };
+        if events.life {
+            return Ok(false);
+        }
+        if events.children {
+            signal::drain(&self.children);
+            self.reap()?;
+        }
+        for index in events.zygotes {
+            self.hear_zygote(index)?;
+        }
+        if events.daemon && !self.take_requests() {
+            return Ok(false);
+        }
+        self.retry_removals();
+        self.tend_zygotes()?;
+        self.say_ready_when_it_is()?;
+        Ok(self.outbox.flush())
+    }
+
+    fn wait(&self) -> Option<Events> {
+        let mut fds = vec![PollFd::new(&self.life, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
+        let daemon = self.outbox.socket().map(|socket| {
+            let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            fds.push(PollFd::new(socket, PollFlags::IN | writing));
+            fds.len() - 1
+        });
+        let mut zygotes = Vec::new();
+        for (index, image) in self.images.iter().enumerate() {
+            if let Some((link, flags)) = image.zygote.as_ref().and_then(Zygote::interest) {
+                fds.push(PollFd::new(link, flags));
+                zygotes.push((fds.len() - 1, index));
+            }
+        }
+        let timeout = self.next_deadline().map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+        });
+        // EINTR and the like: the next round looks again.
+        poll(&mut fds, timeout.as_ref()).ok()?;
+        let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        Some(Events {
+            life: ready(0),
+            children: ready(1),
+            daemon: daemon.is_some_and(ready),
+            zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, index)| index).collect(),
+        })
+    }
+
+    /// When the loop must run again even if nothing happens.
+    fn next_deadline(&self) -> Option<Instant> {
+        let removals = self.removals.iter().map(|removal| removal.again_at);
+        let zygotes = self.images.iter().filter_map(|image| image.zygote.as_ref()?.deadline());
+        removals.chain(zygotes).min()
+    }
+
+    /// Takes what the daemon asks; `false` once its end is closed.
+    fn take_requests(&mut self) -> bool {
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            let Some(socket) = self.outbox.socket() else { return false };
+            let mut buffer = [0; PACKET_BYTES];
+            match packet::receive(socket.as_fd(), &mut buffer) {
+                Ok((0, _)) => return false,
+                Ok((length, fds)) => {
+                    let bytes = buffer.get(..length).unwrap_or_default();
+                    // What is no message comes from a broken daemon; it is dropped, with its descriptors.
+                    if let Ok(message) = ToKeeper::decode(bytes) {
+                        self.request(message, fds);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn request(&mut self, message: ToKeeper, fds: Vec<OwnedFd>) {
+        match message {
+            ToKeeper::MakeCell { cell, image } => self.make_cell(cell, image),
+            ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
+            ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
+        }
+    }
+
+    /// Takes every child that has ended: inits, zygotes, and workers whose zygote died before them.
+    fn reap(&mut self) -> Result<(), SetupFailure> {
+        while let Ok(Some(ended)) = process::reap_any() {
+            if let Some(cell) = self.inits.remove(&ended.pid) {
+                self.init_ended(cell, ended.status);
+            } else if let Some(index) = self.zygote_of(ended.pid) {
+                self.zygote_ended(index)?;
+            } else {
+                for index in 0..self.images.len() {
+                    self.worker_ended(index, ended.pid, ended.status);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
+        if self.ready || !self.images.iter().all(|image| image.zygote.as_ref().is_none_or(Zygote::is_ready)) {
+            return Ok(());
+        }
+        self.ready = true;
+        let fleet = File::open("/proc/self/ns/user").at(StepName::KeeperSelf, || "/proc/self/ns/user".to_owned())?;
+        let message = FromKeeper::Ready {
+            daemon_id: if self.single_id { 0 } else { DAEMON_ID },
+            limiter: self.groups.as_ref().map_or(Limiter::Rlimits, Groups::limiter),
+            id_per_cell: !self.single_id,
+        };
+        self.outbox.push(message, vec![fleet.into()]);
+        self.outbox.flush();
+        Ok(())
+    }
+}
+
+/// What the loop woke up for.
+struct Events {
+    life: bool,
+    children: bool,
+    daemon: bool,
+    zygotes: Vec<usize>,
+}
+
+fn adopt(number: i32) -> Result<OwnedFd, SetupFailure> {
+    let detail = || format!("descriptor {number}");
+    let fd = process::adopt(number).at(StepName::KeeperSelf, detail)?;
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, detail)?;
+    Ok(fd)
+}

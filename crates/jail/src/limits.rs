@@ -1,0 +1,52 @@
+//! Bounds of this room.
+
+use std::time::Duration;
+
+/// The longest keeper configuration that is read, bytes.
+pub(crate) const CONFIG_BYTES_MAX: u64 = 64 << 20;
+/// How long `launch` waits for the keeper to be ready: the zygotes' time and a margin.
+pub(crate) const READY_WAIT_MAX: Duration = Duration::from_secs(150);
+/// How long a zygote may import before it counts as failed.
+pub(crate) const ZYGOTE_READY_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Least time between two starts of one image's zygote.
+pub(crate) const ZYGOTE_RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// Least time between two starts once a zygote has failed [`ZYGOTE_FAILURES_MAX`] times in a row.
+pub(crate) const ZYGOTE_RESTART_PAUSE_LONG: Duration = Duration::from_secs(30);
+/// Failures in a row, without one `Ready` between, before restarts slow down.
+pub(crate) const ZYGOTE_FAILURES_MAX: u32 = 5;
+/// Forks that wait for one image's zygote, or for room in its socket.
+pub(crate) const FORKS_QUEUED_MAX: usize = 1024;
+/// Messages that wait for room in the daemon's socket; beyond, the daemon counts as dead.
+pub(crate) const OUTBOX_MESSAGES_MAX: usize = 16 * 1024;
+/// Messages taken from one socket before the others are looked at.
+pub(crate) const MESSAGES_PER_TURN_MAX: usize = 64;
+/// How long a cell may take to be made.
+pub(crate) const CELL_STEPS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Pause between two tries to remove a cgroup whose processes have not quite gone.
+pub(crate) const CGROUP_REMOVE_PAUSE: Duration = Duration::from_millis(2);
+/// Tries before a cgroup is left to the sweep at the next start.
+pub(crate) const CGROUP_REMOVE_TRIES_MAX: u32 = 2500;
+/// Folders looked at by one sweep for cgroups of dead keepers.
+pub(crate) const SWEEP_FOLDERS_MAX: usize = 20_000;
+/// How deep that sweep goes.
+pub(crate) const SWEEP_DEPTH_MAX: usize = 8;
+/// Ids given to cells: 1 to this.
+pub(crate) const CELL_IDS_MAX: u32 = 60_000;
+/// Length of the detail that a failed start carries in words, bytes.
+pub(crate) const DETAIL_BYTES_MAX: usize = 2048;
+/// Descriptors that the keeper may hold, where it may raise its limit.
+pub(crate) const KEEPER_FDS_MAX: u64 = 262_144;
+/// CPU quota period, microseconds: short, so that a throttled cell never stands still for long.
+pub(crate) const CPU_PERIOD_US: u64 = 20_000;
+/// Shell commands of one cell at a time.
+pub(crate) const COMMANDS_MAX: usize = 64;
+/// Answers of init that wait for the daemon; beyond, init takes no request.
+pub(crate) const ANSWERS_MAX: usize = 256;
+/// Rounds of killing one by one before everything in the cell is stopped first.
+pub(crate) const KILL_ROUNDS_PLAIN: u32 = 2;
+/// Rounds of killing with everything stopped.
+pub(crate) const KILL_ROUNDS_STOPPED: u32 = 4;
+/// How long one round waits for the killed to be gone.
+pub(crate) const KILL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Processes of a cell that one scan lists; the cell's own limit is below it.
+pub(crate) const PROCESSES_LISTED_MAX: usize = 65_536;

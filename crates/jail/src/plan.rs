@@ -1,0 +1,290 @@
+//! The plan of a cell and of a zygote: what the child does between clone and its own life, as data. Pure.
+//!
+//! The order matters and is explained in `keeper`'s theory of operation.
+
+use std::ffi::{CStr, CString, NulError};
+use std::path::{Path, PathBuf};
+
+use ringfence_op::{CellLimits, RootSpec, RootSymlink};
+use ringfence_sys::limit::ResourceLimit;
+use rustix::mount::MountFlags;
+
+/// The user and group of a cell's processes, as they see themselves.
+pub(crate) const CELL_ID: u32 = 1000;
+/// The host name of every cell.
+pub(crate) const HOST_NAME: &str = "sandbox";
+/// Inodes of `/dev/shm`.
+const SHM_INODES: u64 = 16_384;
+/// Bytes of a zygote's own `/tmp` and `/dev/shm`, each.
+const ZYGOTE_TMP_BYTES: u64 = 64 << 20;
+
+/// One thing that the child does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    EnterCgroups,
+    CgroupNamespace,
+    HostName,
+    Loopback,
+    ChangeFolder(CString),
+    Mount {
+        kind: &'static CStr,
+        target: &'static CStr,
+        flags: MountFlags,
+        data: CString,
+    },
+    /// `/dev/null` over a file of `/proc`.
+    Mask(CString),
+    Link {
+        target: CString,
+        link: CString,
+    },
+    InitProc,
+    Pivot,
+    LeaveOldRoot,
+    LeaveGroups,
+    BecomeGroup(u32),
+    BecomeUser(u32),
+    Dumpable(bool),
+    UserNamespace,
+    /// A line for uid_map and gid_map alike.
+    CellMap(CString),
+    Descriptors,
+    ResourceLimit(ResourceLimit),
+    BoundCapabilities,
+    DropCapabilities,
+    NoNewPrivileges,
+    LoadFilter,
+}
+
+/// What a cell's plan depends on.
+pub(crate) struct CellFacts<'a> {
+    /// Where the keeper holds the image's root.
+    pub(crate) root: &'a Path,
+    pub(crate) spec: &'a RootSpec,
+    pub(crate) limits: &'a CellLimits,
+    /// The cell's id in the fleet.
+    pub(crate) owner_id: u32,
+    /// The fleet has one id only, and supplementary groups cannot be left.
+    pub(crate) single_id: bool,
+    /// The cell has cgroups; without, rlimits have to do.
+    pub(crate) cgroups: bool,
+    /// Files of `/proc` (relative to it) that exist here and are masked.
+    pub(crate) masks: &'a [String],
+}
+
+/// The steps of a cell's init.
+pub(crate) fn cell(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
+    let mut steps = Vec::new();
+    if facts.cgroups {
+        // First of all: a v1 group is entered with the id that opened its door.
+        steps.push(Step::EnterCgroups);
+    }
+    steps.extend([Step::CgroupNamespace, Step::HostName, Step::Loopback, Step::ChangeFolder(c_string(facts.root)?)]);
+    steps.extend(cell_mounts(facts)?);
+    steps.extend(tmp_links(&facts.spec.tmp_symlinks)?);
+    steps.extend([Step::Pivot, Step::LeaveOldRoot]);
+    if !facts.single_id {
+        steps.push(Step::LeaveGroups);
+    }
+    steps.extend([
+        Step::BecomeGroup(facts.owner_id),
+        // From here on the fleet's capabilities are gone (where the id is not the fleet's root); those over the new
+        // user namespace last until they are dropped below.
+        Step::BecomeUser(facts.owner_id),
+        // The change of ids took the right to write one's own map away.
+        Step::Dumpable(true),
+        Step::UserNamespace,
+        Step::CellMap(CString::new(format!("{CELL_ID} {} 1", facts.owner_id))?),
+        Step::Descriptors,
+    ]);
+    steps.extend(resource_limits(facts.limits, facts.cgroups).into_iter().map(Step::ResourceLimit));
+    steps.extend([
+        Step::BoundCapabilities,
+        Step::DropCapabilities,
+        Step::NoNewPrivileges,
+        Step::Dumpable(false),
+        Step::LoadFilter,
+    ]);
+    Ok(steps)
+}
+
+fn cell_mounts(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
+    let limits = facts.limits;
+    let owner = facts.owner_id;
+    let workspace = format!(
+        "mode=0755,uid={owner},gid={owner},size={},nr_inodes={}",
+        limits.workspace_bytes, limits.workspace_inodes
+    );
+    let plain = MountFlags::NOSUID | MountFlags::NODEV;
+    let inert = plain | MountFlags::NOEXEC;
+    let mut steps = vec![
+        mount(c"tmpfs", c"workspace", plain, workspace)?,
+        mount(c"tmpfs", c"tmp", plain, shared_tmp(limits.tmp_bytes, limits.workspace_inodes))?,
+        mount(c"tmpfs", c"dev/shm", inert, shared_tmp(limits.shm_bytes, SHM_INODES))?,
+        mount(c"devpts", c"dev/pts", MountFlags::NOSUID | MountFlags::NOEXEC, "newinstance,ptmxmode=0666,mode=0600")?,
+        // Init keeps a /proc of its own, which can be written; the cell's cannot.
+        Step::InitProc,
+        mount(c"proc", c"proc", inert | MountFlags::RDONLY, "")?,
+    ];
+    for mask in facts.masks {
+        steps.push(Step::Mask(CString::new(format!("proc/{mask}"))?));
+    }
+    Ok(steps)
+}
+
+/// The steps of a zygote, up to its exec.
+pub(crate) fn zygote(root: &Path, spec: &RootSpec) -> Result<Vec<Step>, NulError> {
+    let plain = MountFlags::NOSUID | MountFlags::NODEV;
+    let mut steps = vec![
+        Step::ChangeFolder(c_string(root)?),
+        mount(c"tmpfs", c"tmp", plain, shared_tmp(ZYGOTE_TMP_BYTES, SHM_INODES))?,
+        mount(c"tmpfs", c"dev/shm", plain, shared_tmp(ZYGOTE_TMP_BYTES, SHM_INODES))?,
+        mount(c"proc", c"proc", plain | MountFlags::NOEXEC, "")?,
+    ];
+    steps.extend(tmp_links(&spec.tmp_symlinks)?);
+    steps.extend([Step::Pivot, Step::LeaveOldRoot, Step::Descriptors]);
+    Ok(steps)
+}
+
+/// Limits of every process of a cell; memory and processes only where no cgroup holds them.
+pub(crate) fn resource_limits(limits: &CellLimits, cgroups: bool) -> Vec<ResourceLimit> {
+    let limit = |resource, value| ResourceLimit { resource, soft: value, hard: value };
+    let mut list = vec![limit(libc::RLIMIT_CORE, 0), limit(libc::RLIMIT_NOFILE, limits.open_files)];
+    if !cgroups {
+        list.push(limit(libc::RLIMIT_AS, limits.memory_bytes));
+        // Init is one more.
+        list.push(limit(libc::RLIMIT_NPROC, limits.processes.saturating_add(1)));
+    }
+    list
+}
+
+fn mount(
+    kind: &'static CStr,
+    target: &'static CStr,
+    flags: MountFlags,
+    data: impl Into<Vec<u8>>,
+) -> Result<Step, NulError> {
+    Ok(Step::Mount { kind, target, flags, data: CString::new(data)? })
+}
+
+fn shared_tmp(bytes: u64, inodes: u64) -> String {
+    format!("mode=1777,size={bytes},nr_inodes={inodes}")
+}
+
+fn tmp_links(links: &[RootSymlink]) -> Result<Vec<Step>, NulError> {
+    links
+        .iter()
+        .map(|link| {
+            let place: PathBuf = link.link.components().skip(1).collect();
+            Ok(Step::Link { target: c_string(&link.target)?, link: c_string(&place)? })
+        })
+        .collect()
+}
+
+pub(crate) fn c_string(path: &Path) -> Result<CString, NulError> {
+    CString::new(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> RootSpec {
+        RootSpec {
+            image: "bare".into(),
+            binds: Vec::new(),
+            symlinks: Vec::new(),
+            files: Vec::new(),
+            tmp_symlinks: vec![RootSymlink { link: "/tmp/cache".into(), target: "/opt/cache".into() }],
+            environment: Vec::new(),
+            shell: "/bin/sh".into(),
+            python: None,
+            preloads: Vec::new(),
+        }
+    }
+
+    fn plan(single_id: bool, cgroups: bool) -> Vec<Step> {
+        let spec = spec();
+        let limits = CellLimits::default();
+        let masks = ["kcore".to_owned()];
+        let owner_id = if single_id { 0 } else { 7 };
+        let root = Path::new("/image/0");
+        cell(&CellFacts { root, spec: &spec, limits: &limits, owner_id, single_id, cgroups, masks: &masks }).unwrap()
+    }
+
+    fn place(steps: &[Step], step: &Step) -> usize {
+        steps.iter().position(|one| one == step).unwrap_or_else(|| panic!("no {step:?}"))
+    }
+
+    #[test]
+    fn privileges_go_last_and_all_of_them() {
+        for (single_id, cgroups) in [(false, false), (false, true), (true, false), (true, true)] {
+            let steps = plan(single_id, cgroups);
+            let order = [
+                Step::Pivot,
+                Step::LeaveOldRoot,
+                Step::UserNamespace,
+                Step::BoundCapabilities,
+                Step::DropCapabilities,
+                Step::NoNewPrivileges,
+                Step::Dumpable(false),
+                Step::LoadFilter,
+            ];
+            let places: Vec<usize> = order.iter().map(|step| place(&steps, step)).collect();
+            assert!(places.is_sorted(), "{steps:?}");
+            assert_eq!(steps.last(), Some(&Step::LoadFilter));
+        }
+    }
+
+    #[test]
+    fn cgroups_are_entered_before_anything_else() {
+        assert_eq!(plan(false, true)[..2], [Step::EnterCgroups, Step::CgroupNamespace]);
+        assert!(!plan(false, false).contains(&Step::EnterCgroups));
+    }
+
+    #[test]
+    fn groups_are_left_where_that_is_allowed() {
+        assert!(place(&plan(false, true), &Step::LeaveGroups) < place(&plan(false, true), &Step::BecomeUser(7)));
+        assert!(!plan(true, true).contains(&Step::LeaveGroups));
+        assert!(plan(true, true).contains(&Step::CellMap(c"1000 0 1".into())));
+        assert!(plan(false, true).contains(&Step::CellMap(c"1000 7 1".into())));
+    }
+
+    #[test]
+    fn every_mount_refuses_set_user_id_and_proc_is_read_only() {
+        let mut targets = Vec::new();
+        for step in plan(false, true) {
+            if let Step::Mount { target, flags, data, .. } = step {
+                assert!(flags.contains(MountFlags::NOSUID), "{target:?}");
+                if target == c"proc" {
+                    assert!(flags.contains(MountFlags::RDONLY));
+                }
+                if target == c"workspace" {
+                    let wanted = c"mode=0755,uid=7,gid=7,size=1073741824,nr_inodes=100000";
+                    assert_eq!(data.as_c_str(), wanted);
+                }
+                targets.push(target);
+            }
+        }
+        assert_eq!(targets, [c"workspace", c"tmp", c"dev/shm", c"dev/pts", c"proc"]);
+        assert!(plan(false, true).contains(&Step::Mask(c"proc/kcore".into())));
+        let link = Step::Link { target: c"/opt/cache".into(), link: c"tmp/cache".into() };
+        assert!(plan(false, true).contains(&link));
+    }
+
+    #[test]
+    fn without_cgroups_rlimits_hold_memory_and_processes() {
+        let limits = CellLimits::default();
+        let with = resource_limits(&limits, true);
+        assert!(with.iter().all(|one| one.resource != libc::RLIMIT_AS && one.resource != libc::RLIMIT_NPROC));
+        let without = resource_limits(&limits, false);
+        assert!(without.contains(&ResourceLimit { resource: libc::RLIMIT_NPROC, soft: 257, hard: 257 }));
+        assert!(without.iter().any(|one| one.resource == libc::RLIMIT_AS && one.hard == 2 << 30));
+    }
+
+    #[test]
+    fn a_zygote_keeps_its_powers_but_not_the_old_root() {
+        let steps = zygote(Path::new("/image/0"), &spec()).unwrap();
+        assert_eq!(steps[steps.len() - 3..], [Step::Pivot, Step::LeaveOldRoot, Step::Descriptors]);
+    }
+}

@@ -1,0 +1,145 @@
+//! The keeper's own root, and in it the read-only root of each image, made once; cells get copies of the mounts.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use ringfence_op::{RootFile, RootSpec, RootSymlink};
+use ringfence_sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, restrict};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change, move_mount, open_tree,
+    unmount,
+};
+use rustix::process::{chdir, fchdir, pivot_root};
+
+use crate::failure::{At, SetupFailure};
+use crate::step::StepName;
+
+/// Files of `/dev` that a cell has, beside what it makes itself.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Folders that cells mount on.
+const MOUNT_POINTS: [&str; 5] = ["proc", "tmp", "workspace", "dev/shm", "dev/pts"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+    ("dev/ptmx", "pts/ptmx"),
+];
+/// Bytes of the small tmpfs that holds a root together.
+const ROOT_BYTES: &str = "16777216";
+
+/// Copies of the host's folders and devices, read-only, attached nowhere: the binds in order, then the devices.
+pub(crate) fn open_trees(spec: &RootSpec) -> Result<Vec<OwnedFd>, SetupFailure> {
+    let binds = spec.binds.iter().map(|bind| (bind.source.clone(), RDONLY | NOSUID | NODEV));
+    let devices = DEVICES.iter().map(|name| (Path::new("/dev").join(name), RDONLY | NOSUID | NOEXEC));
+    binds.chain(devices).map(|(source, attributes)| open_one(&source, attributes)).collect()
+}
+
+fn open_one(source: &Path, attributes: u64) -> Result<OwnedFd, SetupFailure> {
+    let detail = || format!("{} for the image", source.display());
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, source, flags).at(StepName::OpenBinds, detail)?;
+    restrict(tree.as_fd(), attributes, true).at(StepName::OpenBinds, detail)?;
+    Ok(tree)
+}
+
+/// Leaves the host's mounts for a root that holds a `/proc` and the images.
+pub(crate) fn make_keeper_root() -> Result<(), SetupFailure> {
+    let detail = String::new;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at(StepName::KeeperRoot, detail)?;
+    let root = small_tmpfs().at(StepName::KeeperRoot, detail)?;
+    move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::KeeperRoot, detail)?;
+    fchdir(&root).at(StepName::KeeperRoot, detail)?;
+    for folder in ["proc", "image"] {
+        fs::create_dir(folder).at(StepName::KeeperRoot, || folder.to_owned())?;
+    }
+    // Before the host's /proc goes: a user namespace may mount one only while it sees one that hides nothing.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "proc", "proc", flags, None).at(StepName::KeeperProc, detail)?;
+    pivot_root(".", ".").at(StepName::KeeperRoot, || "pivot_root".to_owned())?;
+    unmount(".", UnmountFlags::DETACH).at(StepName::KeeperRoot, || "leaving the host's root".to_owned())?;
+    chdir("/").at(StepName::KeeperRoot, detail)
+}
+
+fn small_tmpfs() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "source", "tmpfs")?;
+    fsconfig_set_string(&context, "size", ROOT_BYTES)?;
+    fsconfig_set_string(&context, "mode", "0755")?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Puts the root of image number `index` together, and gives its path. `trees` are those of [`open_trees`].
+pub(crate) fn make_image_root(index: usize, spec: &RootSpec, trees: Vec<OwnedFd>) -> Result<PathBuf, SetupFailure> {
+    let root = PathBuf::from(format!("/image/{index}"));
+    let detail = || spec.image.clone();
+    fs::create_dir(&root).at(StepName::ImageRoot, detail)?;
+    let tmpfs = small_tmpfs().at(StepName::ImageRoot, detail)?;
+    move_mount(&tmpfs, "", CWD, &root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::ImageRoot, detail)?;
+    for folder in MOUNT_POINTS {
+        fs::create_dir_all(root.join(folder)).at(StepName::ImageRoot, || folder.to_owned())?;
+    }
+    let devices = DEVICES.iter().map(|name| Path::new("/dev").join(name));
+    let targets = spec.binds.iter().map(|bind| bind.target.clone()).chain(devices);
+    for (target, tree) in targets.zip(trees) {
+        attach(&root.join(relative(&target)), tree).at(StepName::ImageRoot, || target.display().to_string())?;
+    }
+    for (link, target) in DEVICE_LINKS {
+        std::os::unix::fs::symlink(target, root.join(link)).at(StepName::ImageRoot, || link.to_owned())?;
+    }
+    for link in &spec.symlinks {
+        make_link(&root, link).at(StepName::ImageRoot, || link.link.display().to_string())?;
+    }
+    for file in &spec.files {
+        make_file(&root, file).at(StepName::ImageRoot, || file.path.display().to_string())?;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = open(&root, flags, Mode::empty()).at(StepName::ImageRoot, detail)?;
+    restrict(opened.as_fd(), RDONLY | NOSUID | NODEV, false).at(StepName::ImageRoot, detail)?;
+    Ok(root)
+}
+
+fn attach(target: &Path, tree: OwnedFd) -> io::Result<()> {
+    if FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory {
+        fs::create_dir_all(target)?;
+    } else {
+        make_parent(target)?;
+        fs::OpenOptions::new().create(true).append(true).open(target)?;
+    }
+    Ok(move_mount(&tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn make_link(root: &Path, link: &RootSymlink) -> io::Result<()> {
+    let place = root.join(relative(&link.link));
+    make_parent(&place)?;
+    std::os::unix::fs::symlink(&link.target, place)
+}
+
+fn make_file(root: &Path, file: &RootFile) -> io::Result<()> {
+    let place = root.join(relative(&file.path));
+    make_parent(&place)?;
+    fs::write(place, &file.content)
+}
+
+fn make_parent(place: &Path) -> io::Result<()> {
+    place.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// Without the leading slash, so that it can be put below another root.
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Files of `/proc` that are masked in cells, where this kernel has them: what says something of the host.
+pub(crate) fn masks() -> Vec<String> {
+    const MASKED: [&str; 8] =
+        ["kcore", "keys", "key-users", "kmsg", "latency_stats", "sched_debug", "timer_list", "vmallocinfo"];
+    let there = MASKED.iter().filter(|name| Path::new("/proc").join(name).exists());
+    there.map(|name| (*name).to_owned()).collect()
+}

@@ -1,0 +1,295 @@
+//! The daemon's part, as far as the tests need it.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ringfence_frame::init::{FromInit, ToInit};
+use ringfence_frame::keeper::{FromKeeper, Meters, ToKeeper};
+use ringfence_jail::{KeeperConfig, Launched, StepName, launch, recv, recv_init, send, send_init};
+use ringfence_op::{Bind, RootFile, RootSpec, RootSymlink};
+use ringfence_sys::process::wait_for;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// No single thing takes so long, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The machine's own programs as a root, with Debian's Python where it is.
+pub fn host_root() -> RootSpec {
+    let mut spec = RootSpec {
+        image: "host".into(),
+        binds: Vec::new(),
+        symlinks: Vec::new(),
+        files: vec![
+            RootFile { path: "/etc/passwd".into(), content: "sandbox:x:1000:1000::/workspace:/bin/sh\n".into() },
+            RootFile { path: "/etc/hosts".into(), content: "127.0.0.1 localhost sandbox\n".into() },
+        ],
+        tmp_symlinks: vec![RootSymlink { link: "/tmp/link".into(), target: "/usr/share".into() }],
+        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), "/workspace".into())],
+        shell: "/bin/sh".into(),
+        python: None,
+        preloads: Vec::new(),
+    };
+    for name in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache"] {
+        match fs::read_link(name) {
+            Ok(target) => spec.symlinks.push(RootSymlink { link: name.into(), target }),
+            Err(_) if Path::new(name).exists() => {
+                spec.binds.push(Bind { source: name.into(), target: name.into() });
+            }
+            Err(_) => {}
+        }
+    }
+    spec
+}
+
+pub fn with_python(mut spec: RootSpec) -> RootSpec {
+    spec.python = Some("/usr/bin/python3".into());
+    spec
+}
+
+pub fn config(images: Vec<RootSpec>) -> KeeperConfig {
+    let mut config = KeeperConfig::new(
+        images,
+        include_str!("standin.py").to_owned(),
+        "the stand-in has no worker source".to_owned(),
+        PathBuf::from("/nonexistent"),
+    );
+    config.limits.workspace_bytes = 8 << 20;
+    config.limits.workspace_inodes = 100;
+    config.limits.processes = 100;
+    config
+}
+
+/// A keeper, with what it said and nobody asked for yet.
+pub struct Keeper {
+    pub launched: Launched,
+    heard: VecDeque<(FromKeeper, Vec<OwnedFd>)>,
+    next: u64,
+}
+
+impl Keeper {
+    pub fn start(config: &KeeperConfig) -> Keeper {
+        let launched =
+            launch(config).unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        Keeper { launched, heard: VecDeque::new(), next: 1 }
+    }
+
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.launched.socket.as_fd()
+    }
+
+    /// The next message that `wanted` takes; others are kept.
+    pub fn hear<T>(&mut self, mut wanted: impl FnMut(&FromKeeper) -> Option<T>) -> (T, Vec<OwnedFd>) {
+        for index in 0..self.heard.len() {
+            if let Some(found) = wanted(&self.heard[index].0) {
+                return (found, self.heard.remove(index).unwrap().1);
+            }
+        }
+        loop {
+            let (message, fds) = wait(self.socket(), recv).unwrap().expect("the keeper lives");
+            if let Some(found) = wanted(&message) {
+                return (found, fds);
+            }
+            self.heard.push_back((message, fds));
+        }
+    }
+
+    pub fn ask_for_cell(&mut self, image: u32) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        send(self.socket(), ToKeeper::MakeCell { cell: number, image }, &[]).unwrap();
+        number
+    }
+
+    pub fn cell(&mut self, image: u32) -> Cell {
+        let number = self.ask_for_cell(image);
+        let ((owner_id, meters), fds) = self.hear(|message| match *message {
+            FromKeeper::CellMade { cell, owner_id, meters } if cell == number => Some((owner_id, meters)),
+            FromKeeper::CellFailed { cell, step, errno } if cell == number => {
+                panic!("{:?}: {}", StepName::from_number(step), io::Error::from_raw_os_error(errno))
+            }
+            _ => None,
+        });
+        let mut fds = fds.into_iter();
+        let control = fds.next().unwrap();
+        let workspace = fds.next().unwrap();
+        Cell { number, owner_id, control, workspace, meters, meter_files: fds.map(File::from).collect(), next: 1 }
+    }
+
+    pub fn destroy(&mut self, number: u64) {
+        send(self.socket(), ToKeeper::DestroyCell { cell: number }, &[]).unwrap();
+        self.hear(|message| (*message == FromKeeper::CellGone { cell: number }).then_some(()));
+    }
+
+    /// A worker of the stand-in zygote.
+    pub fn worker(&mut self, cell: u64) -> Worker {
+        self.try_worker(cell).unwrap_or_else(|errno| panic!("no worker: {}", io::Error::from_raw_os_error(errno)))
+    }
+
+    pub fn try_worker(&mut self, cell: u64) -> Result<Worker, i32> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (out, out_write) = rustix::pipe::pipe().unwrap();
+        let (err, err_write) = rustix::pipe::pipe().unwrap();
+        send(self.socket(), ToKeeper::SpawnWorker { cell }, &[theirs.as_fd(), out_write.as_fd(), err_write.as_fd()])
+            .unwrap();
+        let (started, _) = self.hear(|message| match *message {
+            FromKeeper::WorkerStarted { cell: one, pid } if one == cell => Some(Ok(pid)),
+            FromKeeper::WorkerFailed { cell: one, errno } if one == cell => Some(Err(errno)),
+            _ => None,
+        });
+        Ok(Worker { pid: started?, frames: ours, out: out.into(), err: err.into() })
+    }
+
+    /// Closes the link, and waits until the keeper is gone; gives its wait status.
+    pub fn end(self) -> i32 {
+        let pid = self.launched.pid;
+        drop(self.launched);
+        wait_for(pid).unwrap().status
+    }
+}
+
+pub struct Worker {
+    pub pid: u32,
+    pub frames: UnixStream,
+    out: File,
+    err: File,
+}
+
+impl Worker {
+    /// Runs the text, and gives what it wrote on fd 1; panics if it wrote on fd 2.
+    pub fn run(&mut self, text: &str) -> String {
+        self.frames.write_all(text.as_bytes()).unwrap();
+        let mut answer = [0];
+        self.frames.set_read_timeout(Some(PATIENCE)).unwrap();
+        let answered = self.frames.read(&mut answer);
+        let err = take_now(&self.err);
+        assert!(matches!(answered, Ok(1)), "the worker did not answer: {answered:?} {err}");
+        assert_eq!(err, "", "fd 2");
+        take_now(&self.out)
+    }
+}
+
+/// What is in a pipe, without waiting for its end.
+fn take_now(mut pipe: &File) -> String {
+    rustix::fs::fcntl_setfl(pipe, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 65536];
+    while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+        bytes.extend_from_slice(&buffer[..length]);
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+pub struct Cell {
+    pub number: u64,
+    pub owner_id: u32,
+    pub control: OwnedFd,
+    pub workspace: OwnedFd,
+    pub meters: Meters,
+    pub meter_files: Vec<File>,
+    next: u64,
+}
+
+pub struct Ran {
+    pub pid: u32,
+    pub status: i32,
+    pub cpu_us: u64,
+    pub out: String,
+    pub err: String,
+}
+
+pub struct Started {
+    pub token: u64,
+    pub pid: u32,
+    pub out: File,
+    pub err: File,
+}
+
+impl Cell {
+    pub fn hear(&self) -> FromInit {
+        wait(self.control.as_fd(), recv_init).unwrap().expect("init lives")
+    }
+
+    pub fn token(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn start(&mut self, command: &str) -> Result<Started, i32> {
+        let token = self.token();
+        let (out, out_write) = rustix::pipe::pipe().unwrap();
+        let (err, err_write) = rustix::pipe::pipe().unwrap();
+        let message = ToInit::Spawn { token, command: command.as_bytes() };
+        send_init(self.control.as_fd(), message, &[out_write.as_fd(), err_write.as_fd()]).unwrap();
+        match self.hear() {
+            FromInit::Spawned { token: one, pid } if one == token => {
+                Ok(Started { token, pid, out: out.into(), err: err.into() })
+            }
+            FromInit::SpawnFailed { token: one, errno } if one == token => Err(errno),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn run(&mut self, command: &str) -> Ran {
+        let started = self.start(command).unwrap_or_else(|errno| panic!("{}", io::Error::from_raw_os_error(errno)));
+        let out = io::read_to_string(started.out).unwrap();
+        let err = io::read_to_string(started.err).unwrap();
+        match self.hear() {
+            FromInit::Exited { token, status, cpu_us } if token == started.token => {
+                Ran { pid: started.pid, status, cpu_us, out, err }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the command prints; it must succeed and write nothing on fd 2.
+    pub fn print(&mut self, command: &str) -> String {
+        let ran = self.run(command);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{command}");
+        ran.out
+    }
+
+    pub fn kill_since(&mut self, since_ticks: u64, keep: u32) -> (u32, bool) {
+        let token = self.token();
+        send_init(self.control.as_fd(), ToInit::KillSince { token, since_ticks, keep }, &[]).unwrap();
+        loop {
+            match self.hear() {
+                FromInit::Killed { token: one, count, all } if one == token => return (count, all),
+                FromInit::Exited { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// Takes one message, waiting for it.
+fn wait<T>(socket: BorrowedFd<'_>, take: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match take(socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: 0 };
+        assert!(!left.is_zero(), "nothing heard for {PATIENCE:?}");
+        poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&timeout))?;
+    }
+}
+
+/// Waits until `over` holds; for what has no event to wait for.
+pub fn until(what: &str, mut over: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !over() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
