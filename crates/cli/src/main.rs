@@ -1,2 +1,48 @@
-//! The one binary `ringfence`.
-fn main() {}
+//! The one binary `ringfence`: configuration, start and end of the server.
+//!
+//! May know: every room but `sys`. Never knows: HTTP routes, kernel calls of cells, what runs in a session.
+//!
+//! **Invariants.**
+//! - Everything that needs the invoking user (image, configuration, token, listening socket) is done before the
+//!   keeper starts; everything that serves happens after the daemon has given up its place on the host.
+//! - The process has one thread until it has entered the fleet's namespace.
+//! - What it says to a person is on standard error, but for the ready lines, which are on standard output.
+//! - A token is in memory only: not in an argument, the environment, a log line or `--print-config`.
+
+mod args;
+mod backend;
+mod config;
+mod failure;
+mod limits;
+mod progress;
+mod ready;
+mod serve;
+mod settings;
+mod token;
+
+use std::process::ExitCode;
+
+use args::Task;
+
+fn main() -> ExitCode {
+    match args::parse() {
+        Task::Keeper { socket, config } => keeper(socket, config),
+        Task::Serve(arguments) => match serve::run(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                failure::tell(&failure.text());
+                failure.code()
+            }
+        },
+    }
+}
+
+fn keeper(socket: i32, config: i32) -> ExitCode {
+    match (ringfence_jail::adopt(socket), ringfence_jail::adopt(config)) {
+        (Ok(socket), Ok(config)) => ringfence_jail::keeper_main(socket, config),
+        (Err(error), _) | (_, Err(error)) => {
+            failure::tell(&format!("ringfence: `keeper` is started by `ringfence serve` alone: {error}\n"));
+            failure::Kind::Configuration.code()
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The checked configuration of `ringfence serve`, made of the settings' texts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use ringfence_image::ImageKind;
+use ringfence_op::{CallLimits, CellLimits};
+
+use crate::limits::{POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
+use crate::settings::Values;
+use crate::token::Token;
+
+/// What `serve` runs with. Every value is in its bounds.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) image: ImageKind,
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) token: Option<Token>,
+    pub(crate) max_sessions: usize,
+    pub(crate) pool_size: usize,
+    pub(crate) idle: Clamp,
+    pub(crate) lifetime: Clamp,
+    pub(crate) cell: CellLimits,
+    pub(crate) call: CallLimits,
+    pub(crate) upload_bytes_max: u64,
+    pub(crate) echo_last: bool,
+    pub(crate) cgroups: bool,
+    pub(crate) id_base: u32,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) log_level: tracing::Level,
+    pub(crate) log_json: bool,
+}
+
+/// A time that callers may ask for: what they get without asking, and the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Clamp {
+    pub(crate) default: Duration,
+    pub(crate) max: Duration,
+}
+
+/// How many ids the fleet takes from `id-base` on.
+pub(crate) const ID_COUNT: u32 = 65_536;
+
+impl Config {
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// The first value that cannot be, with where it came from.
+    pub(crate) fn check(values: &Values) -> anyhow::Result<Self> {
+        Ok(Config {
+            listen: values.parse("listen", |text| text.parse().ok())?,
+            state_dir: state_dir(values)?,
+            image: values.parse("image", ImageKind::parse)?,
+            python: values.text("python").map(PathBuf::from),
+            token: values.text("auth-token-file").map(|path| Token::read(path.as_ref())).transpose()?,
+            max_sessions: size(count(values, "max-sessions", 1, SESSIONS_MAX)?),
+            pool_size: size(count(values, "pool-size", 0, POOL_MAX)?),
+            idle: clamp(values, "idle-timeout")?,
+            lifetime: clamp(values, "lifetime")?,
+            cell: cell_limits(values)?,
+            call: call_limits(values)?,
+            upload_bytes_max: values.parse("upload-bytes-max", bytes)?,
+            echo_last: values.parse("echo-last-expression", |text| text.parse().ok())?,
+            cgroups: values.parse("cgroups", |text| text.parse().ok())?,
+            id_base: values.parse("id-base", id_base)?,
+            shutdown_grace: seconds(values, "shutdown-grace", 0)?,
+            log_level: values.parse("log-level", |text| text.parse().ok())?,
+            log_json: values.parse("log-format", |text| ["text", "json"].iter().position(|known| *known == text))? == 1,
+        })
+    }
+}
+
+fn cell_limits(values: &Values) -> anyhow::Result<CellLimits> {
+    let limits = CellLimits {
+        memory_bytes: values.parse("memory", at_least(64 << 20))?,
+        processes: count(values, "processes", 8, 30_000)?,
+        cpu_millis: values.parse("cpus", cpu_millis)?,
+        workspace_bytes: values.parse("workspace-bytes", at_least(1 << 20))?,
+        workspace_inodes: count(values, "workspace-files", 16, 100_000_000)?,
+        tmp_bytes: values.parse("tmp-bytes", at_least(1 << 20))?,
+        shm_bytes: values.parse("shm-bytes", at_least(64 << 10))?,
+        open_files: count(values, "open-files", 64, 1_000_000)?,
+    };
+    Ok(limits)
+}
+
+fn call_limits(values: &Values) -> anyhow::Result<CallLimits> {
+    let timeout = clamp(values, "timeout")?;
+    Ok(CallLimits {
+        timeout_default: timeout.default,
+        timeout_max: timeout.max,
+        output_bytes_max: size(values.parse("output-bytes-max", within(4 << 10, 256 << 20))?),
+        ..CallLimits::default()
+    })
+}
+
+fn state_dir(values: &Values) -> anyhow::Result<PathBuf> {
+    if let Some(path) = values.text("state-dir") {
+        return std::path::absolute(path).with_context(|| format!("the state folder {path}"));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/ringfence"));
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|folder| folder.join("ringfence"))
+        .context("neither XDG_STATE_HOME nor HOME is set: name a folder for images with `--state-dir`")
+}
+
+fn clamp(values: &Values, name: &str) -> anyhow::Result<Clamp> {
+    let default = seconds(values, &format!("{name}-default"), 1)?;
+    let max = seconds(values, &format!("{name}-max"), 1)?;
+    if default > max {
+        bail!("`{name}-default` ({} s) is above `{name}-max` ({} s)", default.as_secs_f64(), max.as_secs_f64());
+    }
+    Ok(Clamp { default, max })
+}
+
+fn seconds(values: &Values, name: &str, least: u64) -> anyhow::Result<Duration> {
+    count(values, name, least, SECONDS_MAX).map(Duration::from_secs)
+}
+
+fn count(values: &Values, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
+    let parse = |text: &str| text.parse().ok().filter(|number| (least..=most).contains(number));
+    values.parse(name, parse).with_context(|| format!("`{name}` must be from {least} to {most}"))
+}
+
+/// A number of bytes: `1000`, `64KiB`, `2GiB`.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let factor = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" | "K" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
+        "TiB" | "T" => 1 << 40,
+        _ => return None,
+    };
+    // i64::MAX is the largest length that the kernel takes.
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|all| i64::try_from(*all).is_ok())
+}
+
+fn within(least: u64, most: u64) -> impl Fn(&str) -> Option<u64> {
+    move |text| bytes(text).filter(|all| (least..=most).contains(all))
+}
+
+fn at_least(least: u64) -> impl Fn(&str) -> Option<u64> {
+    within(least, u64::MAX)
+}
+
+fn cpu_millis(text: &str) -> Option<u64> {
+    let cpus: f64 = text.parse().ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+    (0.01..=1024.0).contains(&cpus).then_some((cpus * 1000.0).round() as u64)
+}
+
+fn id_base(text: &str) -> Option<u32> {
+    // Ids below 65536 belong to the host's users; the last id is no id.
+    text.parse().ok().filter(|base| (65_536..=u32::MAX - ID_COUNT).contains(base))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the bounds of all counts fit the smallest usize of Linux hosts")]
+fn size(number: u64) -> usize {
+    number as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let flag = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        Config::check(&Values::gather(flag, |_| None, None).unwrap())
+    }
+
+    #[test]
+    fn the_defaults_are_the_documented_ones() {
+        let config = with(&[("state-dir", "/tmp/x")]).unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.cell, CellLimits::default());
+        assert_eq!(config.call, CallLimits::default());
+        assert_eq!(config.upload_bytes_max, 100 << 20);
+        assert_eq!(config.image, ImageKind::Scientific);
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, number) in [("5", Some(5)), ("64KiB", Some(65_536)), ("2 GiB", Some(2 << 30)), ("1.5GiB", None)] {
+            assert_eq!(bytes(text), number, "{text}");
+        }
+        for text in ["", "GiB", "-1", "9999999999999TiB", "5 parsecs"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+        assert_eq!(cpu_millis("0.5"), Some(500));
+        assert_eq!(cpu_millis("NaN"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (name, value) in [
+            ("listen", "localhost"),
+            ("image", "gold"),
+            ("max-sessions", "0"),
+            ("max-sessions", "many"),
+            ("memory", "1KiB"),
+            ("cpus", "0"),
+            ("cpus", "inf"),
+            ("id-base", "0"),
+            ("log-level", "loud"),
+            ("log-format", "xml"),
+            ("echo-last-expression", "yes"),
+            ("timeout-default", "601"),
+            ("output-bytes-max", "1"),
+            ("auth-token-file", "/nonexistent/token"),
+        ] {
+            let error = format!("{:#}", with(&[("state-dir", "/tmp/x"), (name, value)]).unwrap_err());
+            let word = if name == "auth-token-file" { value } else { name };
+            assert!(error.contains(word), "{name}={value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Bounds of this room.
+
+use std::time::Duration;
+
+/// The largest configuration file that is read, bytes.
+pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
+/// The longest token, bytes.
+pub(crate) const TOKEN_BYTES_MAX: u64 = 4096;
+/// The most sessions that can be set: each takes an id of its own of the fleet's (1 to 60,000), and a few descriptors.
+pub(crate) const SESSIONS_MAX: u64 = 10_000;
+/// The most cells kept ready that can be set.
+pub(crate) const POOL_MAX: u64 = 1000;
+/// The longest time that can be set, seconds: a year.
+pub(crate) const SECONDS_MAX: u64 = 366 * 24 * 3600;
+/// How long the keeper may take to be gone once its socket is closed.
+pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked at.
+pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);
+/// How long work that blocks (a file that is being read) may go on after everything else has ended.
+pub(crate) const RUNTIME_END_MAX: Duration = Duration::from_secs(2);

@@ -1,0 +1,260 @@
+//! `ringfence serve`, from the first line of configuration to the last cell.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use ringfence_frame::keeper::Limiter;
+use ringfence_image::Image;
+use ringfence_interp::{Interp, InterpConfig};
+use ringfence_jail::{KeeperConfig, Launched};
+use ringfence_op::{RootSpec, Tier};
+use ringfence_server::backend::About;
+use ringfence_server::{BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
+use ringfence_session::{SessionConfig, Sessions};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::args::{ServeArguments, unknown_variables};
+use crate::backend::Held;
+use crate::config::{Config, ID_COUNT};
+use crate::failure::{Failure, Kind};
+use crate::limits::{KEEPER_END_MAX, KEEPER_END_POLL, RUNTIME_END_MAX};
+use crate::progress::Teller;
+use crate::ready::Ready;
+
+/// Runs the server until it is told to end.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    let values = arguments.values().map_err(Failure::of(Kind::Configuration))?;
+    if arguments.print_config() {
+        return print(&values.print());
+    }
+    let config = Config::check(&values).map_err(Failure::of(Kind::Configuration))?;
+    observe(&config);
+    for name in unknown_variables() {
+        tracing::warn!("the variable {name} is no setting; `ringfence serve --help` lists them");
+    }
+    raise_descriptors();
+
+    // As whoever started us.
+    let image = prepare_image(&config)?;
+    let listener = bind(&config)?;
+
+    // Into the fleet, with one thread.
+    let launched =
+        ringfence_jail::launch(&keeper_config(&config, &image.root)).map_err(Failure::of(Kind::Isolation))?;
+    ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("serve").build();
+    let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
+    let facts = ready_lines(&config, &image, &launched, &listener)?;
+    // The fleet is entered: nothing needs its descriptor any more.
+    let Launched { socket, limiter, pid: keeper, .. } = launched;
+    let ended = runtime.block_on(serve(&config, &image, Keeper { socket, limiter }, listener, &facts));
+    // The keeper's socket goes with the runtime's tasks; the keeper takes what is left of the cells along.
+    runtime.shutdown_timeout(RUNTIME_END_MAX);
+    wait_for_keeper(keeper);
+    ended
+}
+
+/// What the runtime needs of the keeper.
+struct Keeper {
+    socket: OwnedFd,
+    limiter: Limiter,
+}
+
+/// Serves with sessions until the end; everything in here may use the runtime.
+async fn serve(
+    config: &Config,
+    image: &Image,
+    keeper: Keeper,
+    listener: TcpListener,
+    facts: &str,
+) -> Result<(), Failure> {
+    let mut told = Told::listen()?;
+    let interp_config = InterpConfig { pool_size: config.pool_size, calls: config.call.clone() };
+    let images = std::slice::from_ref(&image.root);
+    let interp = Interp::start(keeper.socket, keeper.limiter, images, interp_config);
+    let interp = interp.map_err(Failure::of(Kind::Isolation))?;
+    interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
+    let sessions = Sessions::start(interp.clone(), session_config(config));
+
+    let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
+    let token = token.map_err(Failure::of(Kind::Configuration))?;
+    let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
+    let server = Server::new(Held::new(sessions.clone(), about(config, image)), limits, token);
+    let server = server.map_err(Failure::of(Kind::Serving))?;
+    print(facts)?;
+
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut door = pin!(server.serve(Listener::Tcp(listener), async { drop(stopped.await) }));
+    tokio::select! {
+        () = interp.closed() => return Err(keeper_died()),
+        ended = &mut door => return conclude(ended),
+        () = told.to_end() => {}
+    }
+    tracing::info!("shutting down: no more leases; running calls may go on for {:?}", config.shutdown_grace);
+    let ending = async {
+        // The door goes on answering meanwhile, and refuses leases.
+        sessions.shutdown(config.shutdown_grace).await;
+        drop(stop);
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = &mut door => conclude(ended),
+        () = ending => Ok(()),
+        () = told.to_end() => {
+            tracing::warn!("ended at once by a second signal");
+            Ok(())
+        }
+    }
+}
+
+fn conclude(ended: Result<Drained, ServerError>) -> Result<(), Failure> {
+    if let Drained::CutOff(connections) = ended.map_err(Failure::of(Kind::Serving))? {
+        tracing::warn!(connections, "connections were cut off at the end");
+    }
+    Ok(())
+}
+
+/// The signals that end the server.
+struct Told {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Told {
+    fn listen() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).context("cannot listen to signals").map_err(Failure::of(Kind::Serving));
+        Ok(Told { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
+    }
+
+    async fn to_end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn prepare_image(config: &Config) -> Result<Image, Failure> {
+    let wanted = ringfence_image::Wanted {
+        kind: config.image,
+        state_dir: config.state_dir.clone(),
+        python: config.python.clone(),
+        cpu_millis: config.cell.cpu_millis,
+    };
+    ringfence_image::prepare(&wanted, &mut Teller::new()).map_err(|error| {
+        let help = error.help();
+        Failure::new(Kind::Image, error).help(help)
+    })
+}
+
+fn bind(config: &Config) -> Result<TcpListener, Failure> {
+    if !config.listen.ip().is_loopback() && config.token.is_none() {
+        tracing::warn!(
+            "{} can be reached from other machines and no token is asked for: whoever reaches it can run code; \
+             give it `--auth-token-file`",
+            config.listen
+        );
+    }
+    TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen)).map_err(|error| {
+        let help = "choose another address with `--listen`, such as 127.0.0.1:0 for any free port";
+        Failure::new(Kind::Serving, error).help(Some(help.to_owned()))
+    })
+}
+
+fn keeper_config(config: &Config, root: &RootSpec) -> KeeperConfig {
+    KeeperConfig {
+        limits: config.cell.clone(),
+        images: vec![root.clone()],
+        zygote_source: ringfence_interp::ZYGOTE_SOURCE.to_owned(),
+        worker_source: ringfence_interp::WORKER_SOURCE.to_owned(),
+        id_base: config.id_base,
+        id_count: ID_COUNT,
+        cgroups: config.cgroups,
+        state_dir: config.state_dir.clone(),
+    }
+}
+
+fn session_config(config: &Config) -> SessionConfig {
+    SessionConfig {
+        sessions_max: config.max_sessions,
+        idle_default: config.idle.default,
+        idle_max: config.idle.max,
+        lifetime_default: config.lifetime.default,
+        lifetime_max: config.lifetime.max,
+        calls: config.call.clone(),
+        cell: config.cell.clone(),
+        tier: Tier::Cell,
+    }
+}
+
+fn about(config: &Config, image: &Image) -> About {
+    About {
+        image: image.root.image.clone(),
+        tier: Tier::Cell,
+        cell: config.cell.clone(),
+        call: config.call.clone(),
+        echo_last: config.echo_last,
+    }
+}
+
+fn ready_lines(config: &Config, image: &Image, launched: &Launched, bound: &TcpListener) -> Result<String, Failure> {
+    let address = bound.local_addr().context("the address is not known").map_err(Failure::of(Kind::Serving))?;
+    let limiter = match launched.limiter {
+        Limiter::CgroupV2 => "cgroup v2",
+        Limiter::CgroupV1 => "cgroup v1",
+        Limiter::Rlimits => {
+            "rlimits of each process; no cgroup can be written, so CPU is not limited and memory only per process"
+        }
+    };
+    let ids = match launched.id_per_cell {
+        true => "one host id for each session",
+        false => "one host id for all sessions",
+    };
+    let image = format!("{} (Python {})", image.root.image, image.python.version);
+    let token_file = config.token.as_ref().map(crate::token::Token::path);
+    Ok(Ready { address, tier: Tier::Cell.as_str(), limiter, ids, image, token_file }.text())
+}
+
+fn keeper_died() -> Failure {
+    let error = anyhow!("the keeper died, and every session with it");
+    Failure::new(Kind::KeeperDied, error).help(Some("start again; what it said last stands above".to_owned()))
+}
+
+/// Logs go to standard error, for whoever supervises us.
+fn observe(config: &Config) {
+    let builder = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
+    match config.log_json {
+        true => builder.json().init(),
+        false => builder.with_target(false).init(),
+    }
+}
+
+/// Each session takes some descriptors: all that we may have.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open descriptors stays as it is");
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write to standard output").map_err(Failure::of(Kind::Serving))
+}
+
+/// Waits, bounded, until nothing of ours is left. A keeper that takes longer ends by itself.
+fn wait_for_keeper(keeper: u32) {
+    let Some(pid) = i32::try_from(keeper).ok().and_then(Pid::from_raw) else { return };
+    let begun = Instant::now();
+    while matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) && begun.elapsed() < KEEPER_END_MAX {
+        std::thread::sleep(KEEPER_END_POLL);
+    }
+}

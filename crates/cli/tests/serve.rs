@@ -1,0 +1,172 @@
+//! `ringfence serve` from outside: what it prints, how it ends, whom it refuses.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use ringfence_testkit::{Client, ServerOptions, User, descendants, eventually};
+use rustix::process::Signal;
+use serde_json::json;
+
+fn options() -> ServerOptions {
+    ServerOptions::new(env!("CARGO_BIN_EXE_ringfence"))
+}
+
+#[test]
+fn the_line_that_it_prints_works_as_pasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("a token");
+    std::fs::write(&token, "s3cret\n").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for arguments in [vec![], vec!["--auth-token-file".into(), token.into_os_string()]] {
+        let server = options().args(arguments).start();
+        let line = server.ready_line("try").unwrap();
+        let output = Command::new("sh").args(["-c", line]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(r#""stdout":"42\n""#), "{line}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn it_tells_what_is_in_force() {
+    let server = options().start();
+    assert_eq!(server.ready_line("tier"), Some("cell"));
+    assert!(server.ready_line("image").unwrap().starts_with("bare (Python 3."), "{server:?}");
+    assert!(server.ready_line("limits").is_some() && server.ready_line("users").is_some(), "{server:?}");
+    let without = options().args(["--no-cgroups"]).start();
+    assert!(without.ready_line("limits").unwrap().starts_with("rlimits"), "{without:?}");
+    assert_eq!(without.client().lease(&json!({})).python("print(6 * 7)"), "42\n");
+}
+
+#[test]
+fn a_token_is_asked_for_and_shown_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "s3cret-token").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut server = options().args(["--log-level", "trace", "--auth-token-file"]).args([&token]).start();
+    for wrong in [None, Some("s3cret"), Some("s3cret-token2")] {
+        assert_eq!(
+            Client::new(server.address(), wrong).call("POST", "/sessions", Some(&json!({}))).status,
+            401,
+            "{wrong:?}"
+        );
+    }
+    let mut client = Client::new(server.address(), Some("s3cret-token"));
+    let mut session = client.lease(&json!({}));
+    assert!(!session.bash("cat /proc/*/cmdline /proc/*/environ | tr '\\0' '\\n'").contains("s3cret"));
+    session.release();
+    for file in ["cmdline", "environ"] {
+        let bytes = std::fs::read(format!("/proc/{}/{file}", server.pid())).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&bytes).contains("s3cret"), "{file}");
+    }
+    server.stop();
+    assert!(!server.log().contains("s3cret"));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name_before_anything_starts() {
+    for (arguments, word) in [
+        (vec!["--memory", "none"], "memory"),
+        (vec!["--auth-token-file", "/nonexistent/token"], "/nonexistent/token"),
+        (vec!["--config", "/nonexistent/config"], "/nonexistent/config"),
+        (vec!["--no-such-option"], "--no-such-option"),
+        (vec!["--python", "/nonexistent/python"], "/nonexistent/python"),
+    ] {
+        let (status, stdout, stderr) = options().args(&arguments).run_to_end();
+        assert!(matches!(status.code(), Some(2 | 3)), "{arguments:?}: {status}");
+        assert!(stdout.is_empty() && stderr.contains(word), "{arguments:?}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let server = options().start();
+    let address = server.address().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_ringfence"))
+        .args(["serve", "--image", "bare", "--listen", &address])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&address) && stderr.contains("in use"), "{stderr}");
+}
+
+#[test]
+fn the_settings_are_shown_with_where_they_come_from() {
+    let (status, stdout, stderr) =
+        options().env("RINGFENCE_POOL_SIZE", "7").args(["--print-config", "--max-sessions", "5"]).run_to_end();
+    assert!(status.success(), "{stderr}");
+    for line in
+        ["max-sessions = \"5\"  # command line", "pool-size = \"7\"  # RINGFENCE_POOL_SIZE", "cpus = \"1\"  # default"]
+    {
+        assert!(stdout.lines().any(|shown| shown == line), "{line} in\n{stdout}");
+    }
+}
+
+#[test]
+fn offline_without_an_image_names_both_ways_out_and_leaves_none() {
+    let state = tempfile::tempdir().unwrap();
+    // No index, and none of the folders that pip may have been told of: what an unconnected machine has.
+    let offline = options().env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", state.path()).state_dir(state.path());
+    let (status, stdout, stderr) = offline.args(["--image", "scientific"]).run_to_end();
+    assert_eq!(status.code(), Some(3), "{stderr}");
+    assert!(stdout.is_empty(), "{stdout}");
+    for words in ["could not fetch", "No matching distribution", "connect", "start again", "--image bare"] {
+        assert!(stderr.contains(words), "{words} in\n{stderr}");
+    }
+    let images: Vec<_> =
+        std::fs::read_dir(state.path().join("images")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(images.iter().all(|name| name.to_string_lossy().starts_with(['.'])), "{images:?}");
+    assert!(!images.iter().any(|name| name.to_string_lossy().starts_with(".building")), "{images:?}");
+}
+
+#[test]
+fn an_ordinary_user_can_run_it() {
+    // Where the tests are run by an ordinary user, every other one in here shows the same.
+    let user = if rustix::process::geteuid().is_root() { User::Other(43_210) } else { User::Same };
+    let server = options().user(user).start();
+    let mut client = server.client();
+    let mut session = client.lease(&json!({}));
+    assert_eq!(session.python("import os; x = os.getuid(); print(x)"), "1000\n");
+    assert_eq!(session.python("print(x + 1)"), "1001\n");
+    assert_eq!(session.put("a/b.txt", b"hello").status, 201);
+    assert_eq!(session.bash("cat a/b.txt; echo; stat -c %u a/b.txt"), "hello\n1000\n");
+    session.release();
+}
+
+#[test]
+fn a_dead_keeper_ends_the_server_with_a_line_that_says_so() {
+    let mut server = options().start();
+    let keeper = descendants(server.pid()).into_iter().min().expect("a keeper");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(keeper as i32).unwrap(), Signal::KILL).unwrap();
+    let status = server.wait();
+    assert_eq!(status.code(), Some(5));
+    eventually("a line about the keeper", || server.log().contains("keeper").then_some(()));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut server = options().args(["--shutdown-grace", "600"]).start();
+    let address = server.address();
+    let busy = std::thread::spawn(move || {
+        let mut client = Client::new(address, None);
+        let id = client.lease(&json!({})).id;
+        let body = json!({"tool": "code_execution", "input": {"code": "open('on', 'w').close()\nimport time\ntime.sleep(500)"}, "timeout_seconds": 550});
+        client.try_call("POST", &format!("/sessions/{id}/exec"), "application/json", body.to_string().as_bytes())
+    });
+    eventually("a session that works", || {
+        let health = server.client().call("GET", "/health", None).json();
+        (health["session_count"] == 1).then_some(())
+    });
+    server.signal(Signal::TERM);
+    eventually("new leases are refused", || {
+        let mut client = server.client();
+        let answer = client.try_call("POST", "/sessions", "application/json", b"{}");
+        answer.is_none_or(|answer| answer.status == 503).then_some(())
+    });
+    server.signal(Signal::TERM);
+    server.wait();
+    // Whether it still got an answer is no matter; it got an end.
+    drop(busy.join().unwrap());
+}
