@@ -19,5 +19,6 @@ mod queue;
 mod session;
 mod sessions;
 
+pub use ringfence_workspace::{Archive, OpenedFile, Upload};
 pub use session::Hold;
 pub use sessions::{Counts, Files, Handle, Lease, SessionConfig, Sessions};

@@ -228,7 +228,7 @@ pub enum ExecRequestSchema {
 }
 
 macro_rules! request_shapes {
-    ($($(#[$meta:meta])* $request:ident, $tool:ident = $name:literal, $input:ident;)*) => {$(
+    ($($(#[$meta:meta])* $request:ident, $tool:ident::$kind:ident, $input:ident;)*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
         pub struct $request {
@@ -248,21 +248,21 @@ macro_rules! request_shapes {
 
         /// The name of the tool kind.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
         pub enum $tool {
             /// The one value.
-            #[serde(rename = $name)]
-            Tool,
+            $kind,
         }
     )*};
 }
 
 request_shapes! {
     /// Run source in the session's persistent interpreter.
-    CodeExecutionRequest, CodeExecutionTool = "code_execution", CodeExecutionInput;
+    CodeExecutionRequest, CodeExecutionTool::CodeExecution, CodeExecutionInput;
     /// Run a shell command in the session's workspace.
-    BashExecutionRequest, BashExecutionTool = "bash_code_execution", BashExecutionInput;
+    BashExecutionRequest, BashExecutionTool::BashCodeExecution, BashExecutionInput;
     /// View or edit a file in the session's workspace.
-    TextEditorRequest, TextEditorTool = "text_editor_code_execution", TextEditorInput;
+    TextEditorRequest, TextEditorTool::TextEditorCodeExecution, TextEditorInput;
 }
 
 /// Source for the interpreter.

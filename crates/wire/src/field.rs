@@ -132,3 +132,8 @@ pub(crate) fn quoted(value: &str) -> String {
 pub(crate) fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::Malformed(detail.into())
 }
+
+/// For `skip_serializing_if`, which hands a reference.
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

@@ -3,11 +3,21 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::field::is_zero;
+
 /// The files of a folder.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FileList<'a> {
     /// Regular files only; folders are not listed.
     pub files: Vec<FileMetadata<'a>>,
+    /// How many more there are whose name JSON cannot carry (it is no UTF-8); absent where there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    pub unlistable: u64,
+    /// True where the folder holds more than a listing may have; absent where this is all.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub truncated: bool,
 }
 
 /// One file.

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::field::is_zero;
+
 /// The outcome of one tool call. A program that failed is in here as well: see `return_code` and `stderr`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ExecResponse<'a> {
@@ -107,9 +109,4 @@ pub struct Background<'a> {
     pub stdout: &'a str,
     /// Written to stderr.
     pub stderr: &'a str,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde's skip_serializing_if calls")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }

@@ -1,0 +1,191 @@
+//! Counters of the door, in the text format of Prometheus at `GET /metrics`.
+//!
+//! Fixed tables of atomics: no label is taken from a request, so nothing that a client sends makes them grow.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use ringfence_op::{LimitKind, Outcome};
+
+use crate::backend::Counts;
+use crate::dispatch::Route;
+use crate::render::{Reply, Tool};
+
+/// The statuses that the door answers; the last stands for any other.
+const STATUSES: [u16; 22] =
+    [200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 416, 422, 431, 500, 501, 503, 0];
+
+/// Upper bounds of the duration buckets, microseconds.
+const BUCKETS_MICROS: [u64; 14] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
+
+/// How calls end, as the outcome label says it.
+const OUTCOMES: [&str; 8] = ["ok", "failed", "wall_clock", "memory", "processes", "disk", "output", "cpu"];
+
+const ROUTES: usize = Route::ALL.len();
+
+#[derive(Debug, Default)]
+struct Timed {
+    statuses: [AtomicU64; STATUSES.len()],
+    buckets: [AtomicU64; BUCKETS_MICROS.len()],
+    micros: AtomicU64,
+}
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    routes: [Timed; ROUTES],
+    calls: [[AtomicU64; OUTCOMES.len()]; Tool::ALL.len()],
+    connections_refused: AtomicU64,
+}
+
+impl Metrics {
+    pub(crate) fn connection_refused(&self) {
+        self.connections_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what a call came to.
+    pub(crate) fn replied(&self, reply: &Reply) {
+        let Reply::Ran { tool, outcome, .. } = reply else { return };
+        if let Some(count) = self.calls.get(*tool as usize).and_then(|row| row.get(outcome_index(outcome))) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn answered(&self, route: Route, status: StatusCode, taken: Duration) {
+        let Some(timed) = self.routes.get(route as usize) else { return };
+        let known = STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
+        if let Some(count) = timed.statuses.get(known) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
+        if let Some(count) = timed.buckets.get(BUCKETS_MICROS.partition_point(|bound| *bound < micros)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        timed.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Everything, as text.
+    pub(crate) fn exposition(&self, counts: &Counts) -> String {
+        let mut text = String::with_capacity(16 << 10);
+        gauge(&mut text, "sessions", "Sessions that exist.", counts.sessions);
+        gauge(&mut text, "sessions_max", "Sessions that may exist.", counts.sessions_max);
+        gauge(&mut text, "calls_running", "Calls that run.", counts.running);
+        gauge(&mut text, "cells_warm", "Cells ready to be leased.", counts.warm);
+        gauge(&mut text, "draining", "1 while no lease is taken any more.", counts.draining.into());
+        heading(&mut text, "connections_refused_total", "counter", "Connections refused at the limit.");
+        line(&mut text, "connections_refused_total", "", load(&self.connections_refused));
+        self.write_calls(&mut text);
+        self.write_requests(&mut text);
+        self.write_durations(&mut text);
+        text
+    }
+
+    fn write_calls(&self, text: &mut String) {
+        heading(text, "calls_total", "counter", "Calls that ran, by tool kind and how they ended.");
+        for (tool, row) in Tool::ALL.iter().zip(&self.calls) {
+            for (outcome, count) in OUTCOMES.iter().zip(row) {
+                let labels = format!("tool=\"{}\",outcome=\"{outcome}\"", tool.name());
+                line(text, "calls_total", &labels, load(count));
+            }
+        }
+    }
+
+    fn write_requests(&self, text: &mut String) {
+        heading(text, "requests_total", "counter", "Requests answered, by route and status.");
+        for (route, timed) in Route::ALL.iter().zip(&self.routes) {
+            for (status, count) in STATUSES.iter().zip(&timed.statuses).filter(|(_, count)| load(count) > 0) {
+                line(text, "requests_total", &format!("{},status=\"{status}\"", labels(route)), load(count));
+            }
+        }
+    }
+
+    fn write_durations(&self, text: &mut String) {
+        const NAME: &str = "request_duration_seconds";
+        heading(text, NAME, "histogram", "From a request's head to its answer's first byte.");
+        for (route, timed) in Route::ALL.iter().zip(&self.routes) {
+            let count: u64 = timed.statuses.iter().map(load).sum();
+            if count == 0 {
+                continue;
+            }
+            let labels = labels(route);
+            let mut below = 0;
+            for (bound, bucket) in BUCKETS_MICROS.iter().zip(&timed.buckets) {
+                below += load(bucket);
+                line(text, &format!("{NAME}_bucket"), &format!("{labels},le=\"{}\"", *bound as f64 / 1e6), below);
+            }
+            line(text, &format!("{NAME}_bucket"), &format!("{labels},le=\"+Inf\""), count.max(below));
+            let seconds = load(&timed.micros) as f64 / 1e6;
+            // A write into a String cannot fail.
+            let _written = writeln!(text, "ringfence_{NAME}_sum{{{labels}}} {seconds}");
+            line(text, &format!("{NAME}_count"), &labels, count.max(below));
+        }
+    }
+}
+
+fn labels((route, path): &(Route, &str)) -> String {
+    format!("operation=\"{route:?}\",route=\"{path}\"")
+}
+
+fn outcome_index(outcome: &Outcome) -> usize {
+    match outcome.report.limit_exceeded {
+        None if outcome.report.return_code == 0 => 0,
+        None => 1,
+        Some(LimitKind::WallClock) => 2,
+        Some(LimitKind::Memory) => 3,
+        Some(LimitKind::Processes) => 4,
+        Some(LimitKind::Disk) => 5,
+        Some(LimitKind::Output) => 6,
+        Some(LimitKind::Cpu) => 7,
+    }
+}
+
+fn load(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+fn gauge(text: &mut String, name: &str, help: &str, value: u64) {
+    heading(text, name, "gauge", help);
+    line(text, name, "", value);
+}
+
+fn heading(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _written = writeln!(text, "# HELP ringfence_{name} {help}\n# TYPE ringfence_{name} {kind}");
+}
+
+fn line(text: &mut String, name: &str, labels: &str, value: u64) {
+    let _written = match labels {
+        "" => writeln!(text, "ringfence_{name} {value}"),
+        _ => writeln!(text, "ringfence_{name}{{{labels}}} {value}"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_told() {
+        let metrics = Metrics::default();
+        metrics.answered(Route::Health, StatusCode::OK, Duration::from_micros(70));
+        metrics.answered(Route::Health, StatusCode::OK, Duration::from_secs(100));
+        metrics.answered(Route::None, StatusCode::IM_A_TEAPOT, Duration::from_micros(100));
+        let outcome = Outcome::default();
+        metrics.replied(&Reply::Ran { tool: Tool::Bash, tool_use_id: String::new(), outcome });
+        let text = metrics.exposition(&Counts { sessions: 3, ..Counts::default() });
+        for wanted in [
+            "ringfence_sessions 3\n",
+            "ringfence_requests_total{operation=\"Health\",route=\"/health\",status=\"200\"} 2\n",
+            "ringfence_requests_total{operation=\"None\",route=\"none\",status=\"0\"} 1\n",
+            "ringfence_request_duration_seconds_bucket{operation=\"Health\",route=\"/health\",le=\"0.0001\"} 1\n",
+            "ringfence_request_duration_seconds_bucket{operation=\"Health\",route=\"/health\",le=\"60\"} 1\n",
+            "ringfence_request_duration_seconds_bucket{operation=\"Health\",route=\"/health\",le=\"+Inf\"} 2\n",
+            "ringfence_request_duration_seconds_count{operation=\"Health\",route=\"/health\"} 2\n",
+            "ringfence_calls_total{tool=\"bash_code_execution\",outcome=\"ok\"} 1\n",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+        }
+    }
+}
