@@ -8,6 +8,7 @@ One Fork message makes one child. The child enters the cell and lets go of every
 program; then it looks at itself, and ends with status 70 if anything is not as it must be.
 """
 
+import builtins
 import ctypes
 import gc
 import json
@@ -270,9 +271,10 @@ def main():
     os.environ.update(config["environment"])
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
         os.environ[name] = "1"  # a thread of a library would forbid setns
-    sys.path.insert(0, "")
     sys.argv = [""]
     worker = types.ModuleType("ringfence_worker")
+    # A private copy: what programs do to the builtins does not reach the worker's own code.
+    worker.__builtins__ = dict(vars(builtins))
     exec(compile(config["worker_source"], "<ringfence>", "exec"), worker.__dict__)
     import fcntl  # noqa: F401  (before the fork: nothing is imported on the way into a cell)
 
