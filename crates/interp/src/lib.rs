@@ -39,9 +39,7 @@ pub use error::LeaseError;
 pub use interp::{Interp, InterpConfig};
 pub use output::{HeadTail, cap_text};
 
-#[cfg(any())]
 /// The program of the zygotes; travels in the keeper's configuration.
 pub const ZYGOTE_SOURCE: &str = include_str!("../python/zygote.py");
-#[cfg(any())]
 /// The program of the workers; travels in the keeper's configuration.
 pub const WORKER_SOURCE: &str = include_str!("../python/worker.py");
