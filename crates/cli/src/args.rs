@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::client_commands;
 use crate::settings::{BOOL, SETTINGS, Values};
 
 /// What is to be done.
@@ -11,6 +12,13 @@ use crate::settings::{BOOL, SETTINGS, Values};
 pub(crate) enum Task {
     /// `ringfence serve`.
     Serve(ServeArguments),
+    /// A command that speaks to a backend by its URL.
+    Client {
+        /// What it does.
+        run: client_commands::Run,
+        /// Its arguments.
+        matches: ArgMatches,
+    },
     /// `ringfence keeper SOCKET CONFIG`, started by `serve` alone: the numbers of two inherited descriptors.
     Keeper {
         /// The daemon's socket.
@@ -49,7 +57,13 @@ fn task_of(mut matches: ArgMatches) -> Task {
             Task::Keeper { socket: number("socket"), config: number("config") }
         }
         // A command without a subcommand was refused: what is left is `serve`.
-        other => Task::Serve(ServeArguments { matches: other.map(|(_, matches)| matches).unwrap_or_default() }),
+        other => {
+            let (name, matches) = other.unwrap_or_default();
+            match client_commands::named(&name) {
+                Some(run) => Task::Client { run, matches },
+                None => Task::Serve(ServeArguments { matches }),
+            }
+        }
     }
 }
 
@@ -78,7 +92,10 @@ impl ServeArguments {
 /// Variables that look like settings and are none, as after a slip of the pen.
 pub(crate) fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let is_known = |name: &String| name == CONFIG_VARIABLE || SETTINGS.iter().any(|row| row.variable() == *name);
+    let of_clients = |name: &String| client_commands::VARIABLES.contains(&name.as_str());
+    let is_known = |name: &String| {
+        name == CONFIG_VARIABLE || of_clients(name) || SETTINGS.iter().any(|row| row.variable() == *name)
+    };
     names.filter(|name| name.starts_with("RINGFENCE_") && !is_known(name)).collect()
 }
 
@@ -89,6 +106,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve())
+        .subcommands(client_commands::commands())
         .subcommand(keeper())
 }
 
@@ -128,7 +146,7 @@ mod tests {
     fn serve_arguments(words: &[&str]) -> ServeArguments {
         match task_of(command().try_get_matches_from(["ringfence", "serve"].iter().chain(words)).unwrap()) {
             Task::Serve(arguments) => arguments,
-            Task::Keeper { .. } => panic!("not the keeper"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -10,7 +10,8 @@
 //! - A token is in memory only: not in an argument, the environment, a log line or `--print-config`.
 
 mod args;
-mod backend;
+mod check;
+mod client_commands;
 mod config;
 mod failure;
 mod limits;
@@ -27,6 +28,7 @@ use args::Task;
 fn main() -> ExitCode {
     match args::parse() {
         Task::Keeper { socket, config } => keeper(socket, config),
+        Task::Client { run, matches } => run(&matches),
         Task::Serve(arguments) => match serve::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {

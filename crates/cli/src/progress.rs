@@ -18,14 +18,18 @@ pub(crate) struct Teller {
 impl Teller {
     /// As standard error allows.
     pub(crate) fn new() -> Self {
-        let plain = !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some();
-        Teller { bar: (!plain).then(ProgressBar::new_spinner) }
+        Teller { bar: decorated().then(ProgressBar::new_spinner) }
     }
 
     fn say(&self, text: &str) {
         // Nobody reads where it cannot be written; the build goes on.
         let _ = writeln!(std::io::stderr(), "ringfence: {text}");
     }
+}
+
+/// Whether standard error is a terminal that wants colours and moving lines.
+pub(crate) fn decorated() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 impl Progress for Teller {

@@ -12,14 +12,13 @@ use ringfence_image::Image;
 use ringfence_interp::{Interp, InterpConfig};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
-use ringfence_server::backend::About;
+use ringfence_server::backend::{About, OverSessions};
 use ringfence_server::{BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
 use ringfence_session::{SessionConfig, Sessions};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{ServeArguments, unknown_variables};
-use crate::backend::Held;
 use crate::config::{Config, ID_COUNT};
 use crate::failure::{Failure, Kind};
 use crate::limits::{KEEPER_END_MAX, KEEPER_END_POLL, RUNTIME_END_MAX};
@@ -85,7 +84,7 @@ async fn serve(
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
     let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
-    let server = Server::new(Held::new(sessions.clone(), about(config, image)), limits, token);
+    let server = Server::new(OverSessions::new(sessions.clone(), about(config, image)), limits, token);
     let server = server.map_err(Failure::of(Kind::Serving))?;
     print(facts)?;
 
@@ -229,6 +228,7 @@ fn keeper_died() -> Failure {
 /// Logs go to standard error, for whoever supervises us.
 fn observe(config: &Config) {
     let builder = tracing_subscriber::fmt().with_max_level(config.log_level).with_writer(std::io::stderr);
+    let builder = builder.with_ansi(crate::progress::decorated());
     match config.log_json {
         true => builder.json().init(),
         false => builder.with_target(false).init(),

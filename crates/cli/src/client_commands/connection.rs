@@ -1,0 +1,64 @@
+//! Which backend, and with which credential.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Arg, ArgMatches, value_parser};
+use ringfence_client::{BearerToken, Client};
+
+/// Where the backend is.
+const URL_VARIABLE: &str = "RINGFENCE_URL";
+const TOKEN_VARIABLE: &str = "RINGFENCE_TOKEN";
+const TOKEN_FILE_VARIABLE: &str = "RINGFENCE_TOKEN_FILE";
+
+/// The variables that these commands read.
+pub(crate) const VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE];
+
+/// The backend of a command.
+pub(crate) struct Connection {
+    pub(crate) base_url: String,
+    pub(crate) token: Option<BearerToken>,
+}
+
+/// The arguments that say where the backend is. There is none for the token itself: arguments are seen by others.
+pub(crate) fn connection_args() -> [Arg; 2] {
+    let url = Arg::new("base-url")
+        .long("base-url")
+        .value_name("URL")
+        .env(URL_VARIABLE)
+        .default_value("http://127.0.0.1:8080");
+    let file = Arg::new("token-file").long("token-file").value_name("FILE").env(TOKEN_FILE_VARIABLE);
+    [
+        url.help("Where the backend is"),
+        file.value_parser(value_parser!(PathBuf))
+            .help("A file with the bearer token; RINGFENCE_TOKEN may hold it itself"),
+    ]
+}
+
+impl Connection {
+    /// Of a command's arguments and variables.
+    ///
+    /// # Errors
+    /// When the token cannot be read or sent.
+    pub(crate) fn of(matches: &ArgMatches) -> anyhow::Result<Self> {
+        let base_url = matches.get_one::<String>("base-url").cloned().unwrap_or_default();
+        let token = match (matches.get_one::<PathBuf>("token-file"), std::env::var(TOKEN_VARIABLE)) {
+            (Some(path), _) => Some(BearerToken::from_file(path).with_context(|| path.display().to_string())?),
+            (None, Ok(text)) => Some(BearerToken::new(&text).context(TOKEN_VARIABLE)?),
+            (None, Err(_)) => None,
+        };
+        Ok(Connection { base_url, token })
+    }
+
+    /// A client of the backend.
+    ///
+    /// # Errors
+    /// When the URL cannot be used.
+    pub(crate) fn client(self) -> anyhow::Result<Client> {
+        let builder = Client::builder(&self.base_url)?;
+        Ok(match self.token {
+            Some(token) => builder.token(token).build(),
+            None => builder.build(),
+        })
+    }
+}

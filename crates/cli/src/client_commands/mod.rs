@@ -1,0 +1,46 @@
+//! The commands that speak to a backend by its URL, whichever backend it is.
+//!
+//! Each is a file of its own: what it is called and takes, and what it does. None of them needs a server on this
+//! machine, and none of them knows how sessions are held.
+
+mod connection;
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+pub(crate) use connection::{Connection, VARIABLES, connection_args};
+
+/// What a command does.
+pub(crate) type Run = fn(&ArgMatches) -> ExitCode;
+
+/// Every command: its line of the command line, and what it does.
+const COMMANDS: &[(fn() -> Command, Run)] = &[(crate::check::command, crate::check::run)];
+
+/// For the command line.
+pub(crate) fn commands() -> impl Iterator<Item = Command> {
+    COMMANDS.iter().map(|(command, _)| command())
+}
+
+/// What the command of that name does, if it is one of these.
+pub(crate) fn named(name: &str) -> Option<Run> {
+    COMMANDS.iter().find(|(command, _)| command().get_name() == name).map(|(_, run)| *run)
+}
+
+/// Writes to standard output. Where nobody reads any more, nothing is left to do.
+pub(crate) fn print(bytes: impl AsRef<[u8]>) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(bytes.as_ref()).and_then(|()| out.flush());
+}
+
+/// Writes a line about a failure to standard error, with everything that led to it.
+pub(crate) fn complain(error: &anyhow::Error) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "ringfence: {error:#}");
+}
+
+/// Runs a command to its end on this thread.
+pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
