@@ -46,7 +46,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The processes below a process, in whatever pid namespace.
+/// The processes below a process, in whatever pid namespace: children first, then theirs.
 #[must_use]
 pub fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
