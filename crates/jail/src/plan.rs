@@ -171,14 +171,22 @@ fn shared_tmp(bytes: u64, inodes: u64) -> String {
     format!("mode=1777,size={bytes},nr_inodes={inodes}")
 }
 
+/// Links in `/tmp`, and the folders that they lie in, each once; everybody may write to these as to `/tmp` itself.
 fn tmp_links(links: &[RootSymlink]) -> Result<Vec<Step>, NulError> {
-    links
-        .iter()
-        .map(|link| {
-            let place: PathBuf = link.link.components().skip(1).collect();
-            Ok(Step::Link { target: c_string(&link.target)?, link: c_string(&place)? })
-        })
-        .collect()
+    let mut steps = Vec::new();
+    for link in links {
+        let place: PathBuf = link.link.components().skip(1).collect();
+        let mut folders: Vec<&Path> = place.ancestors().skip(1).filter(|folder| folder.starts_with("tmp")).collect();
+        folders.pop();
+        for folder in folders.into_iter().rev() {
+            let step = Step::SharedFolder(c_string(folder)?);
+            if !steps.contains(&step) {
+                steps.push(step);
+            }
+        }
+        steps.push(Step::Link { target: c_string(&link.target)?, link: c_string(&place)? });
+    }
+    Ok(steps)
 }
 
 pub(crate) fn c_string(path: &Path) -> Result<CString, NulError> {
@@ -195,7 +203,7 @@ mod tests {
             binds: Vec::new(),
             symlinks: Vec::new(),
             files: Vec::new(),
-            tmp_symlinks: vec![RootSymlink { link: "/tmp/cache".into(), target: "/opt/cache".into() }],
+            tmp_symlinks: vec![RootSymlink { link: "/tmp/.app/cache".into(), target: "/opt/cache".into() }],
             environment: Vec::new(),
             shell: "/bin/sh".into(),
             python: None,
@@ -268,7 +276,8 @@ mod tests {
         }
         assert_eq!(targets, [c"workspace", c"tmp", c"dev/shm", c"dev/pts", c"proc"]);
         assert!(plan(false, true).contains(&Step::Mask(c"proc/kcore".into())));
-        let link = Step::Link { target: c"/opt/cache".into(), link: c"tmp/cache".into() };
+        let folder = Step::SharedFolder(c"tmp/.app".into());
+        let link = Step::Link { target: c"/opt/cache".into(), link: c"tmp/.app/cache".into() };
         assert!(plan(false, true).contains(&link));
     }
 

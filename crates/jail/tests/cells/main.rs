@@ -1,7 +1,7 @@
 //! Cells, made and unmade by a real keeper: what is seen inside, what can be killed, what is left behind.
 //!
 //! The program plays the daemon, the keeper (`keeper SOCKET CONFIG`, as the product's hidden subcommand), and the same
-//! tests as an ordinary user (`as-user`). It takes a part of a test's name as a filter, and `--list`.
+//! tests as an ordinary user (`as-user`). `measure` prints how long things take and asserts nothing. It takes a part of a test's name as a filter, and `--list`.
 
 mod driver;
 mod kill;
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some("keeper") => ringfence_jail::keeper_main(adopt(3).unwrap(), adopt(4).unwrap()),
         Some("enter-fleet") => lifecycle::inside_the_fleet(),
         Some("hold-cells") => lifecycle::hold_cells(),
+        Some("measure") => lifecycle::measure(),
         Some("--list") => {
             for (name, _) in tests() {
                 println!("{name}: test");

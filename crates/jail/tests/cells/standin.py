@@ -74,10 +74,12 @@ def work():
 def fork(cell, cgroups, ident, fds):
     try:
         setns(fds[0], NEWPID)
+        pid = -1
         try:
             pid = os.fork()
         finally:
-            if os.getpid() == main_pid:
+            # The child may have the very number that its parent has; only what fork gave tells them apart.
+            if pid != 0:
                 setns(own_pids, NEWPID)
     except OSError as error:
         return PACKET.pack(1, 131, cell, error.errno, 0, 0, 0, 0, 0)
@@ -92,7 +94,6 @@ def fork(cell, cgroups, ident, fds):
     return PACKET.pack(1, 130, cell, pid, 0, 0, 0, 0, 0)
 
 
-main_pid = os.getpid()
 link.send(PACKET.pack(1, 129, 0, 0, 0, 0, 0, 0, 0))
 poller = select.poll()
 poller.register(link, select.POLLIN)

@@ -18,7 +18,7 @@ fn a_worker_lives_in_its_cell() {
         worker.run("import os; print(os.getuid(), os.getcwd(), os.uname().nodename)"),
         "1000 /workspace sandbox\n"
     );
-    worker.run("open('made', 'w').write('by the worker'); x = os.getpid()");
+    worker.run("open('made', 'w').write('by the worker'); print(end='')");
     assert_eq!(cell.print("cat made"), "by the worker");
     let pid = worker.run("import os; print(os.getpid())").trim().parse().unwrap();
     assert_ne!(pid, worker.pid);
