@@ -125,6 +125,8 @@ step_names! {
     LoadFilter = 52, "load the seccomp filter";
     /// execve of Python.
     ExecPython = 53, "start Python";
+    /// mkdir in /tmp.
+    SharedFolder = 54, "make a folder in /tmp";
 }
 
 #[cfg(test)]

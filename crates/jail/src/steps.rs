@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::{caps, ids, limit, namespace, net, process};
-use rustix::fs::{CWD, Mode, OFlags, openat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind,
     unmount,
@@ -119,6 +119,11 @@ impl Run<'_> {
             Step::ChangeFolder(path) => Ok(chdir(path.as_c_str())?),
             Step::Mount { kind, target, flags, data } => Ok(mount(*kind, *target, *kind, *flags, data.as_c_str())?),
             Step::Mask(target) => Ok(mount_bind(c"dev/null", target.as_c_str())?),
+            Step::SharedFolder(folder) => {
+                mkdirat(CWD, folder.as_c_str(), Mode::RWXU)?;
+                // Not by mkdir: the mask of whoever started us would take from it.
+                Ok(chmodat(CWD, folder.as_c_str(), Mode::from_raw_mode(0o1777), AtFlags::empty())?)
+            }
             Step::Link { target, link } => Ok(symlinkat(target.as_c_str(), CWD, link.as_c_str())?),
             Step::InitProc => self.init_proc(),
             Step::Pivot => Ok(pivot_root(c".", c".")?),
@@ -185,6 +190,7 @@ fn name(step: &Step) -> StepName {
         Step::ChangeFolder(_) => StepName::ChangeFolder,
         Step::Mount { .. } => StepName::Mount,
         Step::Mask(_) => StepName::Mask,
+        Step::SharedFolder(_) => StepName::SharedFolder,
         Step::Link { .. } => StepName::Link,
         Step::InitProc => StepName::InitProc,
         Step::Pivot => StepName::Pivot,
