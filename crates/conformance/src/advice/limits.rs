@@ -9,22 +9,6 @@ const SECTION: &str = "Limits";
 
 pub(crate) const CHECKS: &[Check] = &[
     should(
-        "limits.memory",
-        "running out of memory is called by its name",
-        SECTION,
-        "the program that did it ends and is told; its session and the others go on",
-        &[],
-        |bench| Box::pin(memory(bench)),
-    ),
-    should(
-        "limits.processes",
-        "a fork bomb stays in its session",
-        SECTION,
-        "processes are limited by session; the session recovers and the others do not notice",
-        &[],
-        |bench| Box::pin(processes(bench)),
-    ),
-    should(
         "limits.disk",
         "a full workspace is an error that a program sees",
         SECTION,
@@ -39,6 +23,22 @@ pub(crate) const CHECKS: &[Check] = &[
         "a print in another session takes less than two seconds beside eight busy loops",
         &[],
         |bench| Box::pin(neighbour(bench)),
+    ),
+    should(
+        "limits.memory",
+        "running out of memory is called by its name",
+        SECTION,
+        "the program that did it ends and is told; its session and the others go on",
+        &[],
+        |bench| Box::pin(memory(bench)),
+    ),
+    should(
+        "limits.processes",
+        "a fork bomb stays in its session",
+        SECTION,
+        "processes are limited by session; the session recovers and the others do not notice",
+        &[],
+        |bench| Box::pin(processes(bench)),
     ),
 ];
 

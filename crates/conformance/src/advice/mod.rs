@@ -21,10 +21,11 @@ pub(crate) const GROUPS: &[&[Check]] = &[
     process::CHECKS,
     shell::CHECKS,
     time::CHECKS,
-    limits::CHECKS,
     sessions::CHECKS,
     workspace::CHECKS,
     editor::CHECKS,
+    // Last: a backend that does not survive these would fail everything after them.
+    limits::CHECKS,
 ];
 
 const fn should(
