@@ -70,7 +70,8 @@ struct Killing {
 
 /// What a call carries from its beginning to its report.
 pub(crate) struct Begun {
-    /// Clock ticks since boot: what started since then belongs to the call.
+    /// Clock ticks since boot: what started since then belongs to the call. A tick is 10 ms, and the kernel tells no
+    /// finer: what an earlier call started in the very tick in which this one begins counts as this one's.
     pub(crate) since_ticks: u64,
     pub(crate) timeout: Duration,
     pub(crate) deadline: Instant,
