@@ -108,14 +108,20 @@ fn our_document_accepts_every_request_of_the_contract() {
 fn holds(shape: &str, answer: &Value) {
     let demanded = jsonschema::validator_for(&table()["answers"][shape]).unwrap();
     demanded.validate(answer).unwrap_or_else(|why| panic!("{shape}: {why}: {answer}"));
-    let mut ours = document();
-    ours["$ref"] = json!(format!("#/components/schemas/{shape}"));
-    let ours = jsonschema::validator_for(&ours).unwrap();
-    ours.validate(answer).unwrap_or_else(|why| panic!("our {shape}: {why}: {answer}"));
+    our(shape).validate(answer).unwrap_or_else(|why| panic!("our {shape}: {why}: {answer}"));
+}
+
+/// A schema of our document.
+fn our(shape: &str) -> jsonschema::Validator {
+    let mut schema = document();
+    schema["$ref"] = json!(format!("#/components/schemas/{shape}"));
+    jsonschema::validator_for(&schema).unwrap()
 }
 
 #[test]
-fn the_table_can_refuse() {
+fn both_can_refuse() {
+    assert!(!our("Error").is_valid(&json!({"detail": 5})));
+    assert!(!our("FileList").is_valid(&json!({"files": [{"path": "x"}]})));
     let demanded = jsonschema::validator_for(&table()["answers"]["ExecResponse"]).unwrap();
     assert!(!demanded.is_valid(&json!({"tool_use_id": "x", "result_block": {"type": "t", "tool_use_id": "x"}})));
     assert!(!demanded.is_valid(&json!({"tool_use_id": 5})));
@@ -255,7 +261,10 @@ fn health_readiness_document_and_counters_are_served() {
     let server = TestServer::start();
     let session = server.session();
     let health = server.get("/health").json();
-    assert_eq!((&health["status"], &health["session_count"], &health["max_sessions"]), (&json!("ok"), &json!(1), &json!(100)));
+    assert_eq!(
+        (&health["status"], &health["session_count"], &health["max_sessions"]),
+        (&json!("ok"), &json!(1), &json!(100))
+    );
     assert_eq!((&health["tier"], &health["image"]), (&json!("cell"), &json!("scientific")));
     assert_eq!(server.get("/ready").status, 200);
     let served: Value = serde_json::from_slice(&server.get("/openapi.json").body).unwrap();

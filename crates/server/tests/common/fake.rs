@@ -172,7 +172,9 @@ impl Backend for Fake {
             ("output", length) => report.stdout = "\u{e9}\"\n".repeat(length.parse().unwrap()),
             ("fail", _) => (report.return_code, report.stderr) = (1, "ValueError: no\n".to_owned()),
             ("house", _) => return Err(Fault::house(io::Error::other("the keeper is gone at /secret/place"))),
-            ("busy", _) => return Err(Fault::new(FaultKind::Capacity { retry_after_seconds: 0 }, "too many calls wait")),
+            ("busy", _) => {
+                return Err(Fault::new(FaultKind::Capacity { retry_after_seconds: 0 }, "too many calls wait"));
+            }
             ("late", _) => {
                 report.limit_exceeded = Some(LimitKind::WallClock);
                 report.interpreter_restarted = true;
