@@ -10,6 +10,8 @@
 //! - A token is in memory only: not in an argument, the environment, a log line or `--print-config`.
 
 mod args;
+mod attack;
+mod bench;
 mod check;
 mod client_commands;
 mod config;

@@ -9,7 +9,7 @@ use hyper::header::HeaderValue;
 use crate::ClientError;
 use crate::limits::TOKEN_BYTES_MAX;
 
-/// A bearer credential, sent as `Authorization: Bearer ...`. It has no way to be printed.
+/// A bearer credential, sent as `Authorization: Bearer ...`. It prints as hidden.
 #[derive(Clone)]
 pub struct BearerToken(HeaderValue);
 
@@ -44,6 +44,13 @@ impl BearerToken {
         BearerToken::new(&text)
     }
 
+    /// The token's own text, for a client other than this one. Do not log it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        // It was made of ASCII, behind this prefix.
+        self.0.to_str().ok().and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
+    }
+
     pub(crate) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
@@ -65,6 +72,7 @@ mod tests {
         assert_eq!(format!("{token:?}"), "BearerToken(hidden)");
         assert!(!format!("{:?}", token.header()).contains("s3cret"));
         assert_eq!(token.header().to_str().unwrap(), "Bearer s3cret");
+        assert_eq!(token.expose(), "s3cret");
     }
 
     #[test]

@@ -4,6 +4,14 @@
 //! machine, and none of them knows how sessions are held.
 
 mod connection;
+mod exec;
+mod fetch;
+mod files;
+mod outcome;
+mod run;
+mod session;
+mod source;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -15,7 +23,15 @@ pub(crate) use connection::{Connection, VARIABLES, connection_args};
 pub(crate) type Run = fn(&ArgMatches) -> ExitCode;
 
 /// Every command: its line of the command line, and what it does.
-const COMMANDS: &[(fn() -> Command, Run)] = &[(crate::check::command, crate::check::run)];
+const COMMANDS: &[(fn() -> Command, Run)] = &[
+    (run::command, run::run),
+    (exec::command, exec::run),
+    (session::command, session::run),
+    (files::command, files::run),
+    (crate::check::command, crate::check::run),
+    (crate::bench::command, crate::bench::run),
+    (crate::attack::command, crate::attack::run),
+];
 
 /// For the command line.
 pub(crate) fn commands() -> impl Iterator<Item = Command> {
@@ -40,7 +56,27 @@ pub(crate) fn complain(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "ringfence: {error:#}");
 }
 
+/// The exit status of a command that has no other than done and not done.
+pub(crate) fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An argument's text; empty where it is not given.
+pub(crate) fn text(matches: &ArgMatches, name: &str) -> String {
+    matches.get_one::<String>(name).cloned().unwrap_or_default()
+}
+
 /// Runs a command to its end on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(work);
+    // A read from a standard input that nobody closes must not hold the end of the program.
+    runtime.shutdown_background();
+    outcome
 }

@@ -1,0 +1,80 @@
+//! `ringfence bench`: measures a backend, alone or beside another.
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use ringfence_bench::{Options, WORKS};
+
+use crate::client_commands::{Connection, complain, connection_args, print};
+
+const AFTER: &str = "\
+Measures any backend of the contract over HTTP: latencies (p50 / p99), rates, transfers. With --peer-url a second \
+backend is measured in turn with the first, and the ratio of the two is shown. The first line is the machine's floor: a \
+fixed answer of a bare server. Figures are medians of the rounds.
+
+Example: ringfence bench --base-url http://127.0.0.1:8080 --peer-url http://127.0.0.1:9090 --only print,lease
+
+Exit status: 0 every work gave a figure, 1 some failed, 2 nothing could be measured (wrong arguments).";
+
+/// Its line of the command line.
+pub(crate) fn command() -> Command {
+    let only = Arg::new("only").long("only").value_name("WORK").value_delimiter(',').action(ArgAction::Append);
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let number = |name: &'static str, default: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("N").default_value(default).value_parser(value_parser!(u64)).help(help)
+    };
+    Command::new("bench")
+        .about("Measures a backend, alone or beside another")
+        .after_help(AFTER)
+        .args(connection_args())
+        .arg(Arg::new("peer-url").long("peer-url").value_name("URL").help("A second backend, measured in turn"))
+        .arg(only.help("Only these works; the long ones run only when they are named"))
+        .arg(number("rounds", "5", "Rounds that each median is of"))
+        .arg(number("samples", "1000", "Operations in a round of the quick works; the slow ones take a part of it"))
+        .arg(number("seconds", "5", "Seconds of a round of the works that count a rate"))
+        .arg(number("sessions", "200", "Live sessions of `density`"))
+        .arg(flag("json", "Report as JSON"))
+        .arg(flag("list", "Show every work, and end"))
+}
+
+/// Measures, and reports.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    if matches.get_flag("list") {
+        for work in WORKS {
+            print(format!("{:18} {}{}\n", work.name, work.about, if work.long { " (long)" } else { "" }));
+        }
+        return ExitCode::SUCCESS;
+    }
+    match bench(matches) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn bench(matches: &ArgMatches) -> anyhow::Result<bool> {
+    use std::io::Write;
+
+    let Connection { base_url, token } = Connection::of(matches)?;
+    let number = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
+    let options = Options {
+        base_url,
+        peer_url: matches.get_one::<String>("peer-url").cloned(),
+        token: token.map(|token| token.expose().to_owned()),
+        only: matches.get_many::<String>("only").into_iter().flatten().cloned().collect(),
+        rounds: usize::try_from(number("rounds"))?,
+        samples: number("samples"),
+        seconds: number("seconds"),
+        sessions: number("sessions"),
+    };
+    let report = ringfence_bench::run(&options, |work| {
+        // Progress is for whoever watches: where it cannot be written, nobody does.
+        let _ = writeln!(std::io::stderr(), "measuring {work}");
+    })?;
+    let json = matches.get_flag("json");
+    print(if json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() });
+    Ok(report.complete())
+}

@@ -1,0 +1,71 @@
+//! Files from a session to this machine.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ringfence_client::Session;
+use tokio::io::AsyncWriteExt;
+
+use super::transfer::Bar;
+
+/// Where a file of that name goes below a folder.
+///
+/// # Errors
+/// When the name leaves the folder: a backend says it, and a backend may be hostile.
+pub(crate) fn place(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !plain {
+        bail!("the backend names a file {name:?}, which is outside of the folder {}", folder.display());
+    }
+    Ok(folder.join(name))
+}
+
+/// Fetches a file. What was at its place stays until the whole file is there.
+///
+/// # Errors
+/// When the file is not there, the transfer breaks, or the local file cannot be written.
+pub(crate) async fn fetch(session: &Session, path: &str, local: &Path) -> anyhow::Result<u64> {
+    let mut download = session.open(path).await?;
+    let (Some(name), about) = (local.file_name(), || local.display().to_string()) else {
+        bail!("{} is no file's name", local.display());
+    };
+    if let Some(folder) = local.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        tokio::fs::create_dir_all(folder).await.with_context(about)?;
+    }
+    let mut part = name.to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = local.with_file_name(part);
+    let bar = Bar::new(path, download.length());
+    let written = async {
+        let mut file = tokio::fs::File::create(&part).await.with_context(|| part.display().to_string())?;
+        let mut bytes: u64 = 0;
+        while let Some(piece) = download.chunk().await? {
+            file.write_all(&piece).await.with_context(|| part.display().to_string())?;
+            bar.more(piece.len());
+            bytes = bytes.saturating_add(piece.len() as u64);
+        }
+        file.flush().await.with_context(|| part.display().to_string())?;
+        tokio::fs::rename(&part, local).await.with_context(about)?;
+        Ok(bytes)
+    }
+    .await;
+    if written.is_err() {
+        // The failure that is told is the one of the transfer.
+        let _ = tokio::fs::remove_file(&part).await;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_folder() {
+        let folder = Path::new("out");
+        assert_eq!(place(folder, "a/b.png").unwrap(), Path::new("out/a/b.png"));
+        for name in ["", "../x", "a/../../x", "/etc/passwd", "./x", ".."] {
+            assert!(place(folder, name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a call came to, for a person, for a program, and for the shell.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use ringfence_client::ExecResult;
+use serde_json::{Value, json};
+
+use super::print;
+
+/// The exit status where the call could not be carried out at all, apart from any that a program is likely to have.
+pub(crate) const NOT_RUN: u8 = 125;
+
+/// The result as one object.
+pub(crate) fn as_json(session_id: &str, done: &ExecResult) -> Value {
+    let files: Vec<Value> =
+        done.files.iter().map(|file| json!({"file_id": file.file_id, "filename": file.filename})).collect();
+    json!({
+        "session_id": session_id,
+        "tool_use_id": done.tool_use_id,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+        "return_code": done.return_code,
+        "files": files,
+        "execution_time_ms": done.execution_time_ms,
+        "limit_exceeded": done.limit_exceeded,
+        "interpreter_restarted": done.interpreter_restarted,
+    })
+}
+
+/// The program's output on our own streams.
+pub(crate) fn show(done: &ExecResult) {
+    print(&done.stdout);
+    // Where nobody reads any more, nothing is left to do.
+    let _ = std::io::stderr().write_all(done.stderr.as_bytes());
+}
+
+/// The program's exit status as ours; what no process can end with is 1.
+pub(crate) fn exit(done: &ExecResult) -> ExitCode {
+    ExitCode::from(u8::try_from(done.return_code).unwrap_or(1))
+}

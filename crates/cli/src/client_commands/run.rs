@@ -1,0 +1,114 @@
+//! `ringfence run`: one program in a session of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use ringfence_client::{ExecResult, Lease, LeaseOptions};
+
+use super::fetch::{fetch, place};
+use super::outcome::{NOT_RUN, as_json, exit, show};
+use super::source::{call, call_args, read};
+use super::{Connection, block_on, complain, connection_args, print};
+
+const AFTER: &str = "\
+Leases a session, uploads the inputs into its working directory, runs the program, fetches what it wrote, and releases \
+the session. A file that ends in .sh is a shell script; anything else is Python.
+
+Example: ringfence run plot.py --input sales.csv --output-dir out
+
+Exit status: the program's own (124 after its time, 137 without memory, where the backend says so); 125 where it could \
+not be run at all, 130 after ctrl-C, 2 for wrong arguments.";
+
+/// The status after ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Its line of the command line.
+pub(crate) fn command() -> Command {
+    let program = Arg::new("program").value_name("FILE").required(true);
+    let input = Arg::new("input").long("input").short('i').value_name("LOCAL[=PATH]").action(ArgAction::Append);
+    let output = Arg::new("output-dir").long("output-dir").short('o').value_name("DIR");
+    Command::new("run")
+        .about("Runs one program in a session of its own")
+        .after_help(AFTER)
+        .arg(program.help("The program; - reads it from standard input"))
+        .arg(input.help("Upload a file, under its own name or another path; may be given again"))
+        .arg(
+            output.value_parser(value_parser!(PathBuf)).help("Fetch the files that the program wrote into this folder"),
+        )
+        .arg(Arg::new("image").long("image").value_name("IMAGE").help("Ask for an image"))
+        .args(call_args())
+        .args(connection_args())
+}
+
+/// Runs it.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    block_on(session(matches)).unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::from(NOT_RUN)
+    })
+}
+
+async fn session(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let place = matches.get_one::<String>("program").map(String::as_str).unwrap_or_default();
+    let text = read(place)?;
+    let is_bash = matches.get_flag("bash") || Path::new(place).extension().is_some_and(|end| end == "sh");
+    let mut options = LeaseOptions::default();
+    if let Some(image) = matches.get_one::<String>("image") {
+        options = options.image(image);
+    }
+    let lease = Connection::of(matches)?.client()?.lease(&options).await?;
+    let call = call(matches, text, is_bash);
+    let worked = tokio::select! {
+        worked = work(matches, &lease, &call) => worked.map(|done| exit(&done)),
+        _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+    };
+    let released = lease.release().await;
+    let code = worked?;
+    if let Err(error) = released {
+        // The program has run: its status counts, and the backend reclaims the session by itself.
+        complain(&anyhow::Error::new(error).context("the session was not released"));
+    }
+    Ok(code)
+}
+
+async fn work(matches: &ArgMatches, lease: &Lease, call: &ringfence_client::ToolCall) -> anyhow::Result<ExecResult> {
+    for input in matches.get_many::<String>("input").into_iter().flatten() {
+        let (local, path) = match input.split_once('=') {
+            Some((local, path)) => (local, path),
+            None => (input.as_str(), name_of(input)?),
+        };
+        lease.put_local(path, Path::new(local)).await.with_context(|| format!("uploading {local}"))?;
+    }
+    let done = lease.run(call).await?;
+    if matches.get_flag("json") {
+        print(format!("{}\n", as_json(lease.id(), &done)));
+    } else {
+        show(&done);
+    }
+    if let Some(folder) = matches.get_one::<PathBuf>("output-dir") {
+        fetch_all(lease, &done, folder).await?;
+    }
+    Ok(done)
+}
+
+fn name_of(local: &str) -> anyhow::Result<&str> {
+    match Path::new(local).file_name().and_then(|name| name.to_str()) {
+        Some(name) => Ok(name),
+        None => bail!("{local} has no name to upload it under: say {local}=NAME"),
+    }
+}
+
+/// Fetches what the program produced; a backend that does not name it is asked for its listing.
+async fn fetch_all(lease: &Lease, done: &ExecResult, folder: &Path) -> anyhow::Result<()> {
+    let mut names: Vec<String> = done.files.iter().map(|file| file.filename.clone()).collect();
+    if names.is_empty() && !done.envelope.contains_key("limit_exceeded") {
+        names = lease.list("").await?.into_iter().map(|file| file.path).collect();
+    }
+    for name in names {
+        let local = place(folder, &name)?;
+        fetch(lease, &name, &local).await.with_context(|| format!("fetching {name:?}"))?;
+    }
+    Ok(())
+}
