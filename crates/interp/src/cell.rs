@@ -194,31 +194,22 @@ impl Cell {
         if ending == Ending::CellLost {
             self.lost = true;
         }
-        let after = self.meters.read();
+        let after = self.meters.cpu_us();
         let (out, err) = (begun.streams.out, begun.streams.err);
         let usage = Usage {
-            cpu_ms: after.cpu_ms_since(&begun.before).unwrap_or(own_cpu_us.div_ceil(1000)),
+            cpu_ms: begun.before.cpu_ms_until(after).unwrap_or(own_cpu_us.div_ceil(1000)),
             memory_peak_bytes: self.meters.memory_peak(),
             stdout_bytes: out.total(),
             stderr_bytes: err.total(),
         };
         let output_cut = out.is_cut() || err.is_cut();
         let (stdout, mut stderr) = (out.into_text(), err.into_text());
-        let verdict = judge(
-            ending,
-            Evidence {
-                oom_kill: after.oom_kills > begun.before.oom_kills,
-                fork_refused: after.forks_refused > begun.before.forks_refused,
-                disk_full: self.disk_is_full(),
-                says_no_space: says(&stderr, &["No space left on device", "Disk quota exceeded"]),
-                says_no_fork: says(
-                    &stderr,
-                    &["Resource temporarily unavailable", "Cannot fork", "can't start new thread"],
-                ),
-                output_cut,
-                rlimits_only: self.shared.limiter == Limiter::Rlimits,
-            },
-        );
+        let evidence = if ending.is_success() {
+            Evidence { output_cut, ..Evidence::default() }
+        } else {
+            self.evidence(&begun.before, &stderr, output_cut)
+        };
+        let verdict = judge(ending, evidence);
         if let Some(notice) = verdict.notice {
             if !stderr.is_empty() && !stderr.ends_with('\n') {
                 stderr.push('\n');
@@ -234,6 +225,20 @@ impl Cell {
             interpreter_restarted: std::mem::take(&mut self.untold_loss),
             usage,
             background: begun.background,
+        }
+    }
+
+    /// What speaks for a limit; looked at only where a call failed.
+    fn evidence(&self, before: &Reading, stderr: &str, output_cut: bool) -> Evidence {
+        let after = self.meters.read();
+        Evidence {
+            oom_kill: after.oom_kills > before.oom_kills,
+            fork_refused: after.forks_refused > before.forks_refused,
+            disk_full: self.disk_is_full(),
+            says_no_space: says(stderr, &["No space left on device", "Disk quota exceeded"]),
+            says_no_fork: says(stderr, &["Resource temporarily unavailable", "Cannot fork", "can't start new thread"]),
+            output_cut,
+            rlimits_only: self.shared.limiter == Limiter::Rlimits,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::limits::SEND_WAIT_MAX;
 use crate::watched::{Watched, watch as watch_fd};
 use ringfence_frame::init::{FromInit, ToInit};
 
@@ -31,17 +32,26 @@ impl InitLink {
         self.last_token
     }
 
-    /// Sends a request.
+    /// Sends a request. An init that does not take it within [`SEND_WAIT_MAX`] is as good as gone.
     pub(crate) async fn send(&self, message: ToInit<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<(), InitGone> {
-        loop {
-            match ringfence_jail::send_init(self.socket.as_fd(), message, descriptors) {
-                Ok(()) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.writable().await.map_err(|_| InitGone)?.clear_ready();
-                }
-                Err(_) => return Err(InitGone),
-            }
+        match self.try_send(message, descriptors) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other.map_err(|_| InitGone),
         }
+        let sent = async {
+            loop {
+                self.socket.writable().await?.clear_ready();
+                match self.try_send(message, descriptors) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            }
+        };
+        tokio::time::timeout(SEND_WAIT_MAX, sent).await.map_err(|_| InitGone)?.map_err(|_| InitGone)
+    }
+
+    fn try_send(&self, message: ToInit<'_>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        ringfence_jail::send_init(self.socket.as_fd(), message, descriptors)
     }
 
     /// The next message. Dropping the future loses nothing.

@@ -14,6 +14,8 @@ pub(crate) const FRAME_READ_BYTES: usize = 1 << 10;
 pub(crate) const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a lease waits for its cell.
 pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long init may take to read a request off its socket.
+pub(crate) const SEND_WAIT_MAX: Duration = Duration::from_millis(400);
 /// How long the answer of a call waits for its processes to be killed; the killing itself goes on behind.
 pub(crate) const KILL_ANSWER_WAIT_MAX: Duration = Duration::from_millis(1000);
 /// How long the killing may take in all before the cell is given up.

@@ -47,10 +47,15 @@ impl MeterFiles {
         let value =
             |file: &Option<OwnedFd>, parse: fn(&str) -> Option<u64>| file.as_ref().and_then(|file| take(file, parse));
         Reading {
-            cpu_us: value(&self.cpu, cpu_us),
+            cpu_us: self.cpu_us(),
             oom_kills: value(&self.memory_events, |text| field(text, "oom_kill")).unwrap_or(0),
             forks_refused: value(&self.process_events, |text| field(text, "max")).unwrap_or(0),
         }
+    }
+
+    /// CPU time used so far, microseconds.
+    pub(crate) fn cpu_us(&self) -> Option<u64> {
+        take(self.cpu.as_ref()?, cpu_us)
     }
 
     /// The cell's highest memory so far, bytes.
@@ -60,9 +65,9 @@ impl MeterFiles {
 }
 
 impl Reading {
-    /// CPU time from `before` to this reading, milliseconds, rounded up.
-    pub(crate) fn cpu_ms_since(&self, before: &Reading) -> Option<u64> {
-        Some(self.cpu_us?.saturating_sub(before.cpu_us?).div_ceil(1000))
+    /// CPU time from this reading until `after`, milliseconds, rounded up.
+    pub(crate) fn cpu_ms_until(&self, after: Option<u64>) -> Option<u64> {
+        Some(after?.saturating_sub(self.cpu_us?).div_ceil(1000))
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::watched::{Watched, watch as watch_fd};
+use crate::watched::{Watched, watch_reads};
 use ringfence_op::BackgroundOutput;
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
@@ -32,7 +32,7 @@ impl Pipe {
     pub(crate) fn new() -> io::Result<(Pipe, OwnedFd)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
-        Ok((Pipe { fd: watch_fd(read)?, ended: AtomicBool::new(false) }, write))
+        Ok((Pipe { fd: watch_reads(read)?, ended: AtomicBool::new(false) }, write))
     }
 
     /// Whether every writer is gone and everything was read.
@@ -53,6 +53,7 @@ impl Pipe {
     /// Takes what waits, at most about `bytes_max`, without waiting.
     pub(crate) fn take(&self, scratch: &mut Vec<u8>, into: &mut HeadTail, bytes_max: usize) {
         let mut taken = 0;
+        scratch.clear();
         scratch.reserve_exact(READ_BYTES);
         while !self.ended() && taken < bytes_max {
             scratch.clear();

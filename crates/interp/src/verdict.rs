@@ -91,6 +91,13 @@ pub(crate) struct Verdict {
     pub(crate) notice: Option<String>,
 }
 
+impl Ending {
+    /// Whether the program itself ended well: then nothing is looked into.
+    pub(crate) fn is_success(self) -> bool {
+        matches!(self, Ending::Done { return_code: 0, .. } | Ending::Shell(Death::Exited(0)))
+    }
+}
+
 impl Death {
     /// Takes a status of `wait(2)` apart.
     pub(crate) fn from_wait(status: i32) -> Self {

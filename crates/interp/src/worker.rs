@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::watched::{Watched, watch as watch_fd};
+use crate::watched::{Watched, watch_reads, watch_writes};
 use ringfence_frame::worker::{Ended, FromWorker, Hints, Run, decode_from_worker, encode_run};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -59,6 +59,8 @@ pub(crate) struct Running<'a> {
     /// The Run frame and how much of it is sent.
     frame: Vec<u8>,
     sent: usize,
+    /// The socket once more, watched for room: only where the frame is longer than the socket takes at once.
+    room: Option<Watched>,
 }
 
 impl Worker {
@@ -73,7 +75,7 @@ impl Worker {
         let (pair, [out, err]) = Pair::new().map_err(LeaseError::io("make a worker's pipes"))?;
         let keeper_pid = keeper.spawn_worker(cell, vec![theirs, out, err]).await?;
         let mut worker = Worker {
-            frame: watch_fd(ours).map_err(LeaseError::io("watch a worker's socket"))?,
+            frame: watch_reads(ours).map_err(LeaseError::io("watch a worker's socket"))?,
             inbox: Vec::with_capacity(FRAME_READ_BYTES),
             pipes: WorkerPipes::new(pair, background),
             keeper_pid,
@@ -114,7 +116,7 @@ impl Worker {
     pub(crate) fn begin<'a>(&'a mut self, run: Run<'_>, streams: &'a mut Streams) -> Option<Running<'a>> {
         let mut frame = Vec::new();
         encode_run(run, &mut frame).ok()?;
-        Some(Running { worker: self, streams, nonce: run.nonce, frame, sent: 0 })
+        Some(Running { worker: self, streams, nonce: run.nonce, frame, sent: 0, room: None })
     }
 
     /// Waits, bounded, until it is dead.
@@ -200,6 +202,10 @@ impl Running<'_> {
                 ready = self.worker.frame.readable(), if !closed => {
                     let Ok(mut guard) = ready else { return Finish::CellLost };
                     let read = guard.try_io(|fd| recv_into(fd.get_ref(), &mut self.worker.inbox));
+                    if matches!(read, Ok(Ok(length)) if length < FRAME_READ_BYTES) {
+                        // That was all; the next bytes are told anew.
+                        guard.clear_ready();
+                    }
                     match self.worker.take_done(self.nonce) {
                         Ok(Some(done)) => return done,
                         Ok(None) if matches!(read, Ok(Ok(0) | Err(_))) => closed = true,
@@ -209,11 +215,7 @@ impl Running<'_> {
                 }
                 () = pair.out.readable() => self.streams.take_out(&self.worker.pipes.pair().out, READ_BYTES),
                 () = pair.err.readable() => self.streams.take_err(&self.worker.pipes.pair().err, READ_BYTES),
-                ready = self.worker.frame.writable(), if !closed && self.sent < self.frame.len() => {
-                    if let Ok(mut guard) = ready {
-                        guard.clear_ready();
-                    }
-                }
+                () = writable(&self.room), if !closed => {}
                 changed = self.worker.events.changed() => {
                     if changed.is_err() || self.worker.events.borrow().lost {
                         return Finish::CellLost;
@@ -242,14 +244,23 @@ impl Running<'_> {
         while let Some(rest) = self.frame.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match rustix::net::send(self.worker.frame.get_ref(), rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(length) => self.sent += length,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return self.watch_room(),
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(()),
             }
         }
+        self.room = None;
         if !self.frame.is_empty() {
             self.frame = Vec::new();
             self.sent = 0;
+        }
+        Ok(())
+    }
+
+    fn watch_room(&mut self) -> Result<(), ()> {
+        if self.room.is_none() {
+            let socket = self.worker.frame.get_ref().try_clone().map_err(drop)?;
+            self.room = Some(watch_writes(socket).map_err(drop)?);
         }
         Ok(())
     }
@@ -278,6 +289,14 @@ impl Worker {
             }
             _ => Err(()),
         }
+    }
+}
+
+/// Waits until the socket takes more; for ever where nobody waits for that.
+async fn writable(room: &Option<Watched>) {
+    let Some(room) = room else { return std::future::pending().await };
+    if let Ok(mut guard) = room.writable().await {
+        guard.clear_ready();
     }
 }
 
