@@ -18,3 +18,5 @@ pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
 pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);
 /// How long work that blocks (a file that is being read) may go on after everything else has ended.
 pub(crate) const RUNTIME_END_MAX: Duration = Duration::from_secs(2);
+/// The largest program that `run` and `exec` send, bytes: as much as the door takes in one request.
+pub(crate) const PROGRAM_BYTES_MAX: u64 = 4 << 20;

@@ -1,5 +1,7 @@
 //! `ringfence check`, from outside: what it prints, what it writes, and how it ends.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::process::{Command, Output};
 
 use ringfence_fake::{Fake, Quirks, Rules};

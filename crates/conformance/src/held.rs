@@ -8,8 +8,8 @@ use ringfence_client::{path_segment, query_value};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, JSON, asked};
-use crate::check::Stop;
-use crate::exchange::Exchange;
+use crate::check::{Finding, Stop};
+use crate::exchange::{Exchange, excerpt};
 use crate::limits::BUDGET_SECONDS;
 
 /// A session.
@@ -158,14 +158,30 @@ impl Ran {
         self.return_code != 0 || !self.stderr.is_empty()
     }
 
-    /// Passes on where it holds, and is a finding otherwise.
+    /// Passes on where it holds, and is a finding otherwise, which shows what the program came to.
     pub(crate) fn want(&self, holds: bool, wanted: impl Into<String>) -> Result<(), Stop> {
-        self.exchange.want(holds, wanted)
+        if holds {
+            return Ok(());
+        }
+        let stream = |text: &str| format!("({} bytes) \"{}\"", text.len(), excerpt(text.as_bytes()));
+        let came = format!(
+            "{}, return_code {}, stdout {}, stderr {}",
+            self.exchange.status,
+            self.return_code,
+            stream(&self.stdout),
+            stream(&self.stderr)
+        );
+        Err(Stop::Fail(Finding { came, ..self.exchange.finding(wanted) }))
     }
 
     /// Passes on where stdout is exactly this.
     pub(crate) fn want_stdout(&self, wanted: &str) -> Result<(), Stop> {
         self.want(self.stdout == wanted, format!("exactly {wanted:?} on stdout"))
+    }
+
+    /// Passes on where stdout is this line or these lines, whether or not the last one is ended.
+    pub(crate) fn want_said(&self, wanted: &str) -> Result<(), Stop> {
+        self.want(self.stdout.trim_end_matches('\n') == wanted, format!("{wanted:?} on stdout"))
     }
 
     /// Passes on where stdout holds this.

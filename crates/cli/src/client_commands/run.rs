@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_client::{ExecResult, Lease, LeaseOptions};
+use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
 
 use super::fetch::{fetch, place};
 use super::outcome::{NOT_RUN, as_json, exit, show};
@@ -73,7 +73,7 @@ async fn session(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-async fn work(matches: &ArgMatches, lease: &Lease, call: &ringfence_client::ToolCall) -> anyhow::Result<ExecResult> {
+async fn work(matches: &ArgMatches, lease: &Lease, call: &ToolCall) -> anyhow::Result<ExecResult> {
     for input in matches.get_many::<String>("input").into_iter().flatten() {
         let (local, path) = match input.split_once('=') {
             Some((local, path)) => (local, path),
@@ -81,14 +81,16 @@ async fn work(matches: &ArgMatches, lease: &Lease, call: &ringfence_client::Tool
         };
         lease.put_local(path, Path::new(local)).await.with_context(|| format!("uploading {local}"))?;
     }
+    let folder = matches.get_one::<PathBuf>("output-dir");
+    let before = if folder.is_some() { listing(lease).await? } else { Vec::new() };
     let done = lease.run(call).await?;
     if matches.get_flag("json") {
         print(format!("{}\n", as_json(lease.id(), &done)));
     } else {
         show(&done);
     }
-    if let Some(folder) = matches.get_one::<PathBuf>("output-dir") {
-        fetch_all(lease, &done, folder).await?;
+    if let Some(folder) = folder {
+        fetch_all(lease, &done, &before, folder).await?;
     }
     Ok(done)
 }
@@ -100,12 +102,19 @@ fn name_of(local: &str) -> anyhow::Result<&str> {
     }
 }
 
-/// Fetches what the program produced; a backend that does not name it is asked for its listing.
-async fn fetch_all(lease: &Lease, done: &ExecResult, folder: &Path) -> anyhow::Result<()> {
-    let mut names: Vec<String> = done.files.iter().map(|file| file.filename.clone()).collect();
-    if names.is_empty() && !done.envelope.contains_key("limit_exceeded") {
-        names = lease.list("").await?.into_iter().map(|file| file.path).collect();
+/// The files of the workspace's top; empty where the backend lists none.
+async fn listing(lease: &Lease) -> anyhow::Result<Vec<FileEntry>> {
+    match lease.list("").await {
+        Err(ClientError::NotFound { .. }) => Ok(Vec::new()),
+        listed => Ok(listed?),
     }
+}
+
+/// Fetches what the result names, and what has appeared or changed since `before`: not every backend names all.
+async fn fetch_all(lease: &Lease, done: &ExecResult, before: &[FileEntry], folder: &Path) -> anyhow::Result<()> {
+    let mut names: Vec<String> = done.files.iter().map(|file| file.filename.clone()).collect();
+    let changed = listing(lease).await?.into_iter().filter(|file| !before.contains(file)).map(|file| file.path);
+    names.extend(changed.filter(|path| done.files.iter().all(|file| file.filename != *path)).collect::<Vec<_>>());
     for name in names {
         let local = place(folder, &name)?;
         fetch(lease, &name, &local).await.with_context(|| format!("fetching {name:?}"))?;

@@ -59,7 +59,7 @@ async fn confined(bench: &Bench) -> Result<(), Stop> {
     ran.want(ran.failed() && !ran.stdout.contains("root:"), "a failed call")?;
     let ran = held.edit(json!({"command": "create", "path": format!("../{name}"), "file_text": "x"})).await?;
     ran.want(ran.failed(), "a failed call")?;
-    held.python(&format!("import os\nprint(os.path.exists('../{name}'))")).await?.want_stdout("False\n")
+    held.python(&format!("import os\nprint(os.path.exists('../{name}'))")).await?.want_said("False")
 }
 
 async fn missing(bench: &Bench) -> Result<(), Stop> {

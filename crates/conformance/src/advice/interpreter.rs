@@ -85,7 +85,7 @@ async fn traceback(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     let ran = held.python("print('so far')\ndef inner(divisor):\n    return 10 // divisor\ninner(0)").await?;
     ran.want(ran.return_code == 1, "return_code 1")?;
-    ran.want_stdout("so far\n")?;
+    ran.want_said("so far")?;
     let shown = ran.stderr.contains("ZeroDivisionError") && ran.stderr.contains("return 10 // divisor");
     ran.want(shown, "ZeroDivisionError and the line \"return 10 // divisor\" on stderr")?;
     ran.want(ran.stderr.matches("File \"").count() == 2, "two frames, the user's own, on stderr")
@@ -95,7 +95,7 @@ async fn syntax_error(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     let ran = held.python("for each in (1, 2\n    print(each)").await?;
     ran.want(ran.return_code == 1 && ran.stderr.contains("SyntaxError"), "return_code 1 and a SyntaxError on stderr")?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn exit(bench: &Bench) -> Result<(), Stop> {
@@ -107,7 +107,7 @@ async fn exit(bench: &Bench) -> Result<(), Stop> {
     ran.want(ran.return_code == 1 && ran.stderr.contains("no reason at all"), "return_code 1 and the text on stderr")?;
     let ran = held.python("exit()").await?;
     ran.want(ran.return_code == 0, "return_code 0")?;
-    held.python("print(kept)").await?.want_stdout("still here\n")
+    held.python("print(kept)").await?.want_said("still here")
 }
 
 async fn main_module(bench: &Bench) -> Result<(), Stop> {
@@ -117,28 +117,28 @@ async fn main_module(bench: &Bench) -> Result<(), Stop> {
     )
     .await?;
     let ran = held.python("import pickle\nprint(pickle.loads(pickle.dumps(Pair(7))).left)").await?;
-    ran.want_stdout("7\n")?;
+    ran.want_said("7")?;
     let ran = held.python("import inspect\nprint(inspect.getsource(twice).rstrip())").await?;
-    ran.want_stdout("def twice(number):\n    return number * 2\n")
+    ran.want_said("def twice(number):\n    return number * 2")
 }
 
 async fn pool(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     held.python("def twice(number):\n    return number * 2").await?;
     let program = "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool:\n    print(pool.map(twice, range(4)))";
-    held.python(program).await?.want_stdout("[0, 2, 4, 6]\n")
+    held.python(program).await?.want_said("[0, 2, 4, 6]")
 }
 
 async fn top_level_await(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
-    held.python("import asyncio\nprint(await asyncio.sleep(0, 'slept'))").await?.want_stdout("slept\n")?;
-    held.python("async def later():\n    return 'run'\nprint(asyncio.run(later()))").await?.want_stdout("run\n")
+    held.python("import asyncio\nprint(await asyncio.sleep(0, 'slept'))").await?.want_said("slept")?;
+    held.python("async def later():\n    return 'run'\nprint(asyncio.run(later()))").await?.want_said("run")
 }
 
 async fn own_modules(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     held.python("open('helper_of_mine.py', 'w').write('def greet(): return \"imported\"\\n')").await?;
-    held.python("import helper_of_mine\nprint(helper_of_mine.greet())").await?.want_stdout("imported\n")
+    held.python("import helper_of_mine\nprint(helper_of_mine.greet())").await?.want_said("imported")
 }
 
 async fn randomness(bench: &Bench) -> Result<(), Stop> {
@@ -156,6 +156,6 @@ async fn late_output(bench: &Bench) -> Result<(), Stop> {
     held.python("import threading\nthreading.Timer(0.3, print, ['too late']).start()").await?;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let ran = held.python("print('mine')").await?;
-    ran.want(ran.stdout.ends_with("mine\n") && ran.return_code == 0, "the call's own output at the end")?;
-    held.python("print('next')").await?.want_stdout("next\n")
+    ran.want(ran.stdout.trim_end().ends_with("mine") && ran.return_code == 0, "the call's own output at the end")?;
+    held.python("print('next')").await?.want_said("next")
 }

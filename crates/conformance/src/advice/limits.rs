@@ -2,6 +2,7 @@
 
 use super::should;
 use crate::bench::Bench;
+use crate::check::FileOperation::{List, Read};
 use crate::check::{Check, Stop};
 use crate::held::Held;
 
@@ -33,6 +34,14 @@ pub(crate) const CHECKS: &[Check] = &[
         |bench| Box::pin(memory(bench)),
     ),
     should(
+        "limits.special_files",
+        "pipes, sockets and devices are refused, quickly",
+        SECTION,
+        "reading one must hold nobody up",
+        &[List, Read],
+        |bench| Box::pin(special_files(bench)),
+    ),
+    should(
         "limits.processes",
         "a fork bomb stays in its session",
         SECTION,
@@ -43,7 +52,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 async fn lives_on(held: &Held<'_>) -> Result<(), Stop> {
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn memory(bench: &Bench) -> Result<(), Stop> {
@@ -61,7 +70,7 @@ async fn processes(bench: &Bench) -> Result<(), Stop> {
     let (other, held) = (bench.lease().await?, bench.lease().await?);
     held.bash_for("spawn() { spawn | spawn & }; spawn; sleep 4", 3).await?;
     lives_on(&other).await?;
-    held.bash_for("echo after", 20).await?.want_stdout("after\n")
+    held.bash_for("echo after", 20).await?.want_said("after")
 }
 
 async fn disk(bench: &Bench) -> Result<(), Stop> {
@@ -87,4 +96,14 @@ async fn neighbour(bench: &Bench) -> Result<(), Stop> {
     };
     let (_, looked) = tokio::join!(busy.bash_for(spin, 6), looks);
     looked
+}
+
+async fn special_files(bench: &Bench) -> Result<(), Stop> {
+    let held = bench.lease().await?;
+    held.bash("mkfifo pipe; ln -s /dev/zero endless; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('door')\"").await?;
+    for path in ["pipe", "door", "endless"] {
+        let answer = held.read(path).await?;
+        answer.want((400..500).contains(&answer.status), "a 4xx, at once")?;
+    }
+    held.list(None).await?.want_status(&[200], "for a workspace with strange files")
 }

@@ -85,7 +85,7 @@ async fn odd_text(bench: &Bench) -> Result<(), Stop> {
         ran.stdout.starts_with("left ") && ran.stdout.ends_with(" right"),
         "what is text kept around what is none",
     )?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn both_streams(bench: &Bench) -> Result<(), Stop> {
@@ -106,7 +106,7 @@ async fn flood(bench: &Bench) -> Result<(), Stop> {
     ran.want(ends, "the head and the tail of the output")?;
     let said = ran.stdout.lines().any(|line| !line.starts_with("filler") && !line.ends_with(" line"));
     ran.want(said, "a line that says that output is missing")?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn line(bench: &Bench) -> Result<(), Stop> {
@@ -116,12 +116,12 @@ async fn line(bench: &Bench) -> Result<(), Stop> {
         ran.return_code == 0 && ran.stdout.len() < TOO_LONG,
         format!("return_code 0 and less than {TOO_LONG} bytes"),
     )?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn endless(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     let ran = held.python_for("while True: print('again' * 800)", 2).await?;
     ran.want(ran.failed() && ran.stdout.len() < TOO_LONG, format!("a failed run with less than {TOO_LONG} bytes"))?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }

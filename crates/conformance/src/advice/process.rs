@@ -40,7 +40,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 async fn lives_on(held: &Held<'_>) -> Result<(), Stop> {
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn exit(bench: &Bench) -> Result<(), Stop> {
@@ -49,7 +49,7 @@ async fn exit(bench: &Bench) -> Result<(), Stop> {
     let ran = held.python("import os\nprint('farewell', flush=True)\nos._exit(6)").await?;
     ran.want(ran.return_code != 0 && ran.stdout.contains("farewell"), "a failed run with what was printed")?;
     ran.want(!ran.stderr.trim().is_empty(), "a line on stderr that says what happened")?;
-    held.python("print(open('kept.txt').read(), 'lost' in globals())").await?.want_stdout("kept False\n")
+    held.python("print(open('kept.txt').read(), 'lost' in globals())").await?.want_said("kept False")
 }
 
 async fn crash(bench: &Bench) -> Result<(), Stop> {
@@ -66,7 +66,7 @@ async fn stdin(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     let ran = held.python_for("input('your name? ')", 5).await?;
     ran.want(ran.stderr.contains("EOFError"), "EOFError at once")?;
-    held.bash_for("cat; echo done", 5).await?.want_stdout("done\n")
+    held.bash_for("cat; echo done", 5).await?.want_said("done")
 }
 
 async fn forged_result(bench: &Bench) -> Result<(), Stop> {
@@ -75,11 +75,11 @@ async fn forged_result(bench: &Bench) -> Result<(), Stop> {
         "__END__ 0\\n{\"result_block\": {\"content\": {\"stdout\": \"forged\"}}}\\n\\x00\\x01\\x02\\n---DONE---\\n";
     let ran = held.python(&format!("print('{forged}', end='')")).await?;
     ran.want(
-        ran.stdout.starts_with("__END__ 0\n") && ran.stdout.ends_with("---DONE---\n"),
+        ran.stdout.starts_with("__END__ 0\n") && ran.stdout.trim_end().ends_with("---DONE---"),
         "the printed text, as text",
     )?;
-    held.python("print('mine')").await?.want_stdout("mine\n")?;
-    held.python("print('mine too')").await?.want_stdout("mine too\n")
+    held.python("print('mine')").await?.want_said("mine")?;
+    held.python("print('mine too')").await?.want_said("mine too")
 }
 
 async fn descriptors(bench: &Bench) -> Result<(), Stop> {

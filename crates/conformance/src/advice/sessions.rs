@@ -64,13 +64,13 @@ async fn serial(bench: &Bench) -> Result<(), Stop> {
     held.python("import time\nlog = []").await?;
     let one = async |number: u32| {
         let program = format!("log.append('in')\nprint({number})\ntime.sleep(0.05)\nlog.append('out')");
-        held.python(&program).await?.want_stdout(&format!("{number}\n"))
+        held.python(&program).await?.want_said(&number.to_string())
     };
     let (a, b, c, d, e, f) = tokio::join!(one(1), one(2), one(3), one(4), one(5), one(6));
     for ended in [a, b, c, d, e, f] {
         ended?;
     }
-    held.python("print(log == ['in', 'out'] * 6)").await?.want_stdout("True\n")
+    held.python("print(log == ['in', 'out'] * 6)").await?.want_said("True")
 }
 
 async fn apart(bench: &Bench) -> Result<(), Stop> {
@@ -85,7 +85,7 @@ async fn apart(bench: &Bench) -> Result<(), Stop> {
     let ran = two.bash(seek).await?;
     ran.want(!ran.stdout.contains(&mark), format!("nothing of another session, which calls everything {mark}"))?;
     let knock = "import socket\ns = socket.socket()\ns.settimeout(2)\nprint(s.connect_ex(('127.0.0.1', 8642)) == 0)";
-    two.python(knock).await?.want_stdout("False\n")
+    two.python(knock).await?.want_said("False")
 }
 
 async fn backend(bench: &Bench) -> Result<(), Stop> {
@@ -106,7 +106,7 @@ async fn network(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     // 192.0.2.0/24 is set aside for documents (RFC 5737): nobody answers there, so only a wait or a refusal can come.
     let dial = "import socket, time\nbegun = time.monotonic()\ns = socket.socket()\ns.settimeout(8)\ncode = s.connect_ex(('192.0.2.7', 80))\nprint(code != 0, time.monotonic() - begun < 3)";
-    held.python(dial).await?.want_stdout("True True\n")
+    held.python(dial).await?.want_said("True True")
 }
 
 async fn release_running(bench: &Bench) -> Result<(), Stop> {

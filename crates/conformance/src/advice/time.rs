@@ -108,12 +108,12 @@ async fn state_kept(bench: &Bench) -> Result<(), Stop> {
     let begun = Instant::now();
     let ran = held.python_for("import time\nprint('so far', flush=True)\nkept = 'kept'\ntime.sleep(60)", 1).await?;
     on_time(&ran, begun, 1)?;
-    ran.want_stdout("so far\n")?;
+    ran.want_said("so far")?;
     ran.want(
         ran.return_code != 0 && ran.stderr.to_lowercase().contains("time"),
         "a failed run that speaks of time on stderr",
     )?;
-    held.python("print(kept)").await?.want_stdout("kept\n")
+    held.python("print(kept)").await?.want_said("kept")
 }
 
 async fn stubborn(bench: &Bench) -> Result<(), Stop> {
@@ -124,9 +124,9 @@ async fn stubborn(bench: &Bench) -> Result<(), Stop> {
     let begun = Instant::now();
     let ran = held.python_for(program, 1).await?;
     on_time(&ran, begun, 1)?;
-    ran.want_stdout("so far\n")?;
+    ran.want_said("so far")?;
     ran.want(ran.return_code != 0, "a failed run")?;
-    held.python("print(open('kept.txt').read())").await?.want_stdout("kept\n")
+    held.python("print(open('kept.txt').read())").await?.want_said("kept")
 }
 
 async fn tree(bench: &Bench) -> Result<(), Stop> {
@@ -135,24 +135,24 @@ async fn tree(bench: &Bench) -> Result<(), Stop> {
     let ran = held.bash_for("setsid sleep 7301 & (sleep 7302 &) ; sleep 7303", 1).await?;
     on_time(&ran, begun, 1)?;
     let look = "for each in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $each 2>/dev/null; echo; done | grep -c '^sleep 730' || true";
-    held.bash(look).await?.want_stdout("0\n")
+    held.bash(look).await?.want_said("0")
 }
 
 async fn overlap(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     held.python_for("count = 0\nwhile True: count += 1", 1).await?;
-    held.python("import time\nbefore = count\ntime.sleep(0.4)\nprint(before == count)").await?.want_stdout("True\n")
+    held.python("import time\nbefore = count\ntime.sleep(0.4)\nprint(before == count)").await?.want_said("True")
 }
 
 async fn background(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     let begun = Instant::now();
     let ran = held.bash("sleep 300 & echo started").await?;
-    ran.want_stdout("started\n")?;
+    ran.want_said("started")?;
     on_time(&ran, begun, 0)?;
     let begun = Instant::now();
     let ran = held.python("import subprocess\nsubprocess.Popen(['sleep', '300'])\nprint('started')").await?;
-    ran.want_stdout("started\n")?;
+    ran.want_said("started")?;
     on_time(&ran, begun, 0)
 }
 
@@ -160,7 +160,7 @@ async fn server(bench: &Bench) -> Result<(), Stop> {
     let held = bench.lease().await?;
     held.bash("echo served > page.txt; python3 -m http.server 8641 --bind 127.0.0.1 > /dev/null 2>&1 &").await?;
     let program = "import time, urllib.request\nfor attempt in range(50):\n    try:\n        print(urllib.request.urlopen('http://127.0.0.1:8641/page.txt').read().decode(), end='')\n        break\n    except OSError: time.sleep(0.1)";
-    held.python(program).await?.want_stdout("served\n")
+    held.python(program).await?.want_said("served")
 }
 
 async fn bad_timeouts(bench: &Bench) -> Result<(), Stop> {
@@ -185,8 +185,8 @@ async fn hints(bench: &Bench) -> Result<(), Stop> {
 
 async fn idle_running(bench: &Bench) -> Result<(), Stop> {
     let held = bench.held(&bench.lease_with(Some(json!({"idle_timeout_seconds": 2}))).await?)?;
-    held.python_for("import time\ntime.sleep(5)\nprint('to the end')", 20).await?.want_stdout("to the end\n")?;
-    held.python("print('after')").await?.want_stdout("after\n")
+    held.python_for("import time\ntime.sleep(5)\nprint('to the end')", 20).await?.want_said("to the end")?;
+    held.python("print('after')").await?.want_said("after")
 }
 
 async fn idle_reclaimed(bench: &Bench) -> Result<(), Stop> {
