@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use crate::Test;
 use crate::driver::*;
 
-pub const TESTS: &[Test] = &[("a_worker_lives_in_its_cell", a_worker_lives_in_its_cell)];
+pub(crate) const TESTS: &[Test] = &[("a_worker_lives_in_its_cell", a_worker_lives_in_its_cell)];
 
 fn a_worker_lives_in_its_cell() {
     let mut keeper = Keeper::start(&config(vec![with_python(host_root())]));
