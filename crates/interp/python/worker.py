@@ -64,7 +64,7 @@ RECURSION_LIMIT = 1000
 
 write, fstat, dup2, close, leave = os.write, os.fstat, os.dup2, os.close, os._exit
 getpid, getcwd, set_blocking, get_blocking = os.getpid, os.getcwd, os.set_blocking, os.get_blocking
-os_open, unlink, lstat, O_RDONLY = os.open, os.unlink, os.lstat, os.O_RDONLY
+os_open, unlink, lstat, set_inheritable, O_RDONLY = os.open, os.unlink, os.lstat, os.set_inheritable, os.O_RDONLY
 O_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 O_AGAIN = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 # Those of `signal` turn each result into an enum, by raising and catching an exception.
@@ -127,6 +127,10 @@ class Streams:
         for fd, known in self.known.items():
             if identity(fd) != known or not get_blocking(fd):
                 self.repair()
+        try:
+            get_blocking(0)
+        except OSError:
+            self.repair()
         for fd, name in enumerate(self.NAMES):
             stream = self.streams[fd]
             if getattr(sys, name, None) is not stream:
@@ -146,7 +150,9 @@ class Streams:
             set_blocking(fd, True)
         if identity(0) is None:
             null = os_open("/dev/null", O_RDONLY)
-            if null != 0:
+            if null == 0:
+                set_inheritable(0, True)
+            else:
                 dup2(null, 0)
                 close(null)
 
@@ -398,6 +404,7 @@ class Worker:
             self.end_fork(error)
         self.live = True
         outcome = (RETURNED, 0, 0) if error is None else self.report(error)
+        error = None  # it leads to the user's frames and they lead back to this one: nothing would be freed
         self.streams.flush_users()
         if outcome[0] != INTERRUPTED:
             self.figures.capture_open()
