@@ -9,6 +9,7 @@ use std::time::Duration;
 use ringfence_frame::init::{COMMAND_BYTES_MAX, FromInit, ToInit};
 use ringfence_op::{Bash, CallReport};
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 
 use crate::cell::{Begun, Cell, Slot};
 use crate::init_link::InitGone;
@@ -43,6 +44,20 @@ impl Cell {
             begun.streams.err.push(b"the command contains a NUL byte, which no shell can take\n");
             return Err(Ending::Shell(Death::Exited(2)));
         }
+        let ran = self.spawn(bash, begun).await?;
+        if !matches!(ran.0, Ending::NotStarted { errno } if errno == Errno::AGAIN.raw_os_error()) {
+            return Ok(ran);
+        }
+        // What earlier calls left behind has used up the cell's processes: no command could ever be started again,
+        // not even one that cleans up. It is killed, and said so where a good run does not look failed for it.
+        self.kill_since(0, self.kept_pid()).await?;
+        self.settle(begun).await?;
+        begun.tell_aside("the session had too many processes; those that earlier calls had left behind were killed");
+        self.spawn(bash, begun).await
+    }
+
+    /// Has init start the shell, and sees it to its end.
+    async fn spawn(&mut self, bash: &Bash, begun: &mut Begun) -> Result<(Ending, u64), Ending> {
         let (pair, [out, err]) = Pair::new().map_err(|error| not_started(&error))?;
         let token = self.init.token();
         let script = if bash.command.is_empty() || bash.command.len() > COMMAND_BYTES_MAX {

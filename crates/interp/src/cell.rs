@@ -86,6 +86,17 @@ pub struct InterruptHandle {
     asked: Arc<Notify>,
 }
 
+impl Begun {
+    /// Tells something that must not make a good run look failed, beside what was written between calls.
+    pub(crate) fn tell_aside(&mut self, what: &str) {
+        let aside = &mut self.background.get_or_insert_default().stderr;
+        if !aside.is_empty() && !aside.ends_with('\n') {
+            aside.push('\n');
+        }
+        aside.push_str(&format!("ringfence: {what}\n"));
+    }
+}
+
 impl InterruptHandle {
     /// Interrupts the running call; without one, nothing happens.
     pub fn interrupt(&self) {

@@ -2,7 +2,7 @@
 //!
 //! Code of the interpreter: `print TEXT`, `raise TEXT`, `die STATUS`, `forge`, `shut`, `wrong`, `hang` (until SIGINT),
 //! `stubborn` (until SIGKILL), `late TEXT` (written when the call is over). Commands of the shell: `say TEXT`,
-//! `exit STATUS`, `hang`, `refuse`, `hold TEXT` (a process in the background writes when the next command starts).
+//! `exit STATUS`, `hang`, `refuse`, `crowded` (is refused until others were killed), `hold TEXT` (a process in the background writes when the next command starts).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -130,6 +130,7 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
 
 fn serve_init(socket: &OwnedFd, cell: &Cell) {
     let mut buffer = vec![0; 256 << 10];
+    let mut killed = false;
     let (mut hanging, mut held) = (None, None::<(File, String)>);
     let answer = |message: FromInit| drop(packet::send(socket.as_fd(), &message.encode(), &[]));
     while let Some((length, descriptors)) = packet_of(socket, &mut buffer) {
@@ -156,6 +157,8 @@ fn serve_init(socket: &OwnedFd, cell: &Cell) {
                     }
                     "exit" => answer(exited(rest.parse::<i32>().unwrap() << 8)),
                     "refuse" => answer(FromInit::SpawnFailed { token, errno: 11 }),
+                    "crowded" if !killed => answer(FromInit::SpawnFailed { token, errno: 11 }),
+                    "crowded" => answer(exited(0)),
                     "hold" => {
                         answer(exited(0));
                         held = Some((out, rest.to_owned()));
@@ -176,6 +179,7 @@ fn serve_init(socket: &OwnedFd, cell: &Cell) {
                 if let Some((hung, _out)) = hanging.take() {
                     answer(FromInit::Exited { token: hung, status: 9, cpu_us: 5 });
                 }
+                killed = true;
                 answer(FromInit::Killed { token, count: 1, all: false });
             }
         }

@@ -131,6 +131,15 @@ async fn a_command_that_hangs_or_cannot_start_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_full_of_leftovers_is_cleared_and_that_is_told_aside() {
+    let fake = Fake::start(1);
+    let mut cell = fake.interp.lease(0).await.unwrap();
+    let report = bash(&mut cell, "crowded", LONG).await;
+    assert_eq!(plain(&report), (0, "", "", false));
+    assert!(report.background.unwrap().stderr.contains("left behind were killed"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_between_calls_is_kept_apart() {
     let mut fake = Fake::start(1);
     let mut cell = fake.interp.lease(0).await.unwrap();

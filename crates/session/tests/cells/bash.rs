@@ -70,7 +70,8 @@ async fn a_fork_bomb_is_contained(sessions: Sessions) {
     let outcome = bash_within(&sessions, id, "while :; do sleep 100 & done", 2).await;
     assert!(outcome.report.return_code != 0, "{outcome:?}");
     assert!(outcome.report.limit_exceeded.is_some());
-    assert_eq!(bash(&sessions, id, "echo recovered").await.report.stdout, "recovered\n");
+    let report = bash(&sessions, id, "echo recovered").await.report;
+    assert_eq!(report.stdout, "recovered\n", "{report:?}");
     release(&sessions, id).await;
     release(&sessions, other).await;
 }

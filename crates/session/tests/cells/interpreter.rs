@@ -136,7 +136,10 @@ async fn children_of_a_timed_out_call_die(sessions: Sessions) {
                 subprocess.Popen(['sleep', '4712'], start_new_session=True)\ntime.sleep(60)";
     assert_eq!(python_within(&sessions, id, code, 1).await.report.return_code, 124);
     assert_eq!(python(&sessions, id, count).await.report.stdout, "0\n");
-    python(&sessions, id, "import subprocess; subprocess.Popen(['sleep', '4713'])").await;
+    // The kernel shows the new program's words a moment after the old one's descriptors are closed.
+    let start = "p = subprocess.Popen(['sleep', '4713'])\nwhile b'4713' not in open(f'/proc/{p.pid}/cmdline','rb').read(): pass";
+    let report = python(&sessions, id, start).await.report;
+    assert_eq!((report.return_code, report.interpreter_restarted), (0, false), "{report:?}");
     assert_eq!(
         python(&sessions, id, count).await.report.stdout,
         "1\n",
