@@ -7,7 +7,7 @@ use ringfence_op::{Call, CallReport, Edit, Fault, FaultKind, LimitKind, Operatio
 use ringfence_workspace::{Changed, Workspace};
 use tokio::time::Instant;
 
-use crate::limits::RETRY_AFTER_SECONDS_DEFAULT;
+use crate::refusal::crowded;
 use crate::session::{Place, Session, Turn};
 
 /// What a call has made besides its report.
@@ -32,8 +32,7 @@ pub(crate) async fn turn(session: &Session, place: Place, wait_max: Duration) ->
         biased;
         () = session.ended() => Err(ended_meanwhile()),
         turn = tokio::time::timeout(wait_max, waiting.turn()) => turn.map_err(|_| {
-            let kind = FaultKind::Capacity { retry_after_seconds: RETRY_AFTER_SECONDS_DEFAULT };
-            Fault::new(kind, "the call waited too long for the calls before it in its session")
+            crowded("the call waited too long for the calls before it in its session")
         }),
     }
 }

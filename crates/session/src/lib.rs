@@ -13,12 +13,18 @@
 //! - At rest nothing wakes: one task sleeps until the first session can end.
 
 mod calls;
+mod config;
+mod files;
+mod guards;
 mod lifetime;
 mod limits;
 mod queue;
+mod refusal;
 mod session;
 mod sessions;
 
+pub use config::{Counts, Handle, Lease, SessionConfig};
+pub use files::Files;
 pub use ringfence_workspace::{Archive, OpenedFile, Upload};
 pub use session::Hold;
-pub use sessions::{Counts, Files, Handle, Lease, SessionConfig, Sessions};
+pub use sessions::Sessions;

@@ -3,104 +3,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use ringfence_interp::{Cell, Interp, LeaseError};
-use ringfence_op::{Call, CallLimits, CellLimits, Fault, FaultKind, Outcome, SessionId, Tier, WorkspacePath};
-use ringfence_workspace::{Listing, OpenedFile, Upload, Workspace};
+use ringfence_interp::{Cell, Interp};
+use ringfence_op::{Call, Fault, Outcome, SessionId};
+use ringfence_workspace::Workspace;
 use tokio::sync::Notify;
 
 use crate::calls;
+use crate::config::{Counts, Handle, Lease, SessionConfig};
+use crate::files::Files;
+use crate::guards::{Counted, Lent, Reserved};
 use crate::lifetime::{Expiry, clamp};
-use crate::limits::{
-    RETRY_AFTER_SECONDS_DEFAULT, RETRY_AFTER_SECONDS_DRAINING, RETRY_AFTER_SECONDS_MAX, TEARDOWN_WAIT_MAX,
-};
-use crate::session::{Clock, Hold, Place, Session, Terms};
-
-/// What the sessions of a server have in common.
-#[derive(Debug, Clone)]
-pub struct SessionConfig {
-    /// Sessions at the same time.
-    pub sessions_max: usize,
-    /// The idle timeout of a lease that names none.
-    pub idle_default: Duration,
-    /// Longer idle timeouts are clamped to this.
-    pub idle_max: Duration,
-    /// The lifetime of a lease that names none.
-    pub lifetime_default: Duration,
-    /// Longer lifetimes are clamped to this.
-    pub lifetime_max: Duration,
-    /// Limits of a call.
-    pub calls: CallLimits,
-    /// Limits of a cell, as the handle states them.
-    pub cell: CellLimits,
-    /// The tier in force, as the handle states it.
-    pub tier: Tier,
-}
-
-impl Default for SessionConfig {
-    fn default() -> Self {
-        SessionConfig {
-            sessions_max: 100,
-            idle_default: Duration::from_secs(300),
-            idle_max: Duration::from_secs(3600),
-            lifetime_default: Duration::from_secs(3600),
-            lifetime_max: Duration::from_secs(24 * 3600),
-            calls: CallLimits::default(),
-            cell: CellLimits::default(),
-            tier: Tier::Cell,
-        }
-    }
-}
-
-/// Hints of a lease.
-#[derive(Debug, Clone, Default)]
-pub struct Lease {
-    /// The image asked for; one that is not there is as good as none.
-    pub image: Option<String>,
-    /// The idle timeout asked for.
-    pub idle: Option<Duration>,
-    /// The lifetime asked for.
-    pub lifetime: Option<Duration>,
-}
-
-/// A session as its holder sees it.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    /// Its id.
-    pub id: SessionId,
-    /// When it was created.
-    pub created: SystemTime,
-    /// When it was last used.
-    pub last_activity: SystemTime,
-    /// The idle timeout in force.
-    pub idle: Duration,
-    /// The lifetime in force.
-    pub lifetime: Duration,
-    /// The image that it runs.
-    pub image: String,
-    /// The tier that holds it.
-    pub tier: Tier,
-    /// What its cell may use.
-    pub limits: CellLimits,
-}
-
-/// Numbers of the moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Sessions that exist.
-    pub sessions: usize,
-    /// Sessions that may exist.
-    pub sessions_max: usize,
-    /// Calls that run or wait.
-    pub calls: usize,
-    /// Ended sessions whose cells are not gone yet.
-    pub ending: usize,
-    /// Cells ready to be leased.
-    pub warm: usize,
-    /// No lease is taken any more.
-    pub draining: bool,
-}
+use crate::limits::TEARDOWN_WAIT_MAX;
+use crate::refusal::{crowded, draining, no_cell};
+use crate::session::{Clock, Place, Session, Terms};
 
 /// All sessions. Clones are handles to the same ones.
 #[derive(Debug, Clone)]
@@ -109,29 +26,29 @@ pub struct Sessions {
 }
 
 #[derive(Debug)]
-struct Inner {
-    interp: Interp,
-    config: SessionConfig,
-    clock: Clock,
-    table: Mutex<Table>,
+pub(crate) struct Inner {
+    pub(crate) interp: Interp,
+    pub(crate) config: SessionConfig,
+    pub(crate) clock: Clock,
+    pub(crate) table: Mutex<Table>,
     /// Calls that run or wait.
-    calls: AtomicUsize,
+    pub(crate) calls: AtomicUsize,
     /// Notified when no call runs any more, and when a cell is gone.
-    calmer: Notify,
+    pub(crate) calmer: Notify,
     /// Notified when a session comes that ends before the moment the reaper waits for.
-    sooner: Arc<Notify>,
+    pub(crate) sooner: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    sessions: HashMap<SessionId, Arc<Session>>,
+pub(crate) struct Table {
+    pub(crate) sessions: HashMap<SessionId, Arc<Session>>,
     /// Leases under way.
-    creating: usize,
+    pub(crate) creating: usize,
     /// Cells under destruction.
-    ending: usize,
-    draining: bool,
+    pub(crate) ending: usize,
+    pub(crate) draining: bool,
     /// When the reaper wakes by itself.
-    next_look: Option<Duration>,
+    pub(crate) next_look: Option<Duration>,
 }
 
 impl Sessions {
@@ -171,7 +88,7 @@ impl Sessions {
         let workspace = Workspace::new(root, cell.owner_id(), inner.config.calls.output_bytes_max);
         let session = Session::new(terms, cell, workspace, inner.clock, inner.config.calls.queue_calls_max);
         let handle = inner.describe(&session);
-        place.fill(session);
+        place.fill(session)?;
         Ok(handle)
     }
 
@@ -184,8 +101,7 @@ impl Sessions {
         let session = self.inner.find(id)?;
         let hold = session.hold();
         let Some(place) = session.enter() else {
-            let kind = FaultKind::Capacity { retry_after_seconds: RETRY_AFTER_SECONDS_DEFAULT };
-            return Err(Fault::new(kind, "too many calls wait in this session"));
+            return Err(crowded("too many calls wait in this session"));
         };
         let counted = Counted::new(&self.inner);
         let task = tokio::spawn(async move {
@@ -220,7 +136,7 @@ impl Sessions {
     /// `UnknownSession`.
     pub fn files(&self, id: SessionId) -> Result<Files, Fault> {
         let session = self.inner.find(id)?;
-        Ok(Files { hold: session.hold(), workspace: session.workspace.clone() })
+        Ok(Files::of(&session))
     }
 
     /// Numbers of the moment.
@@ -272,78 +188,8 @@ impl Sessions {
     }
 }
 
-/// The files of a session, held open: while it lives, the session is not idle.
-#[derive(Debug)]
-pub struct Files {
-    workspace: Workspace,
-    hold: Hold,
-}
-
-impl Files {
-    /// The workspace itself, for what streams through it.
-    #[must_use]
-    pub fn workspace(&self) -> &Workspace {
-        &self.workspace
-    }
-
-    /// Only the hold, for a file or an upload that was opened and is carried on with.
-    #[must_use]
-    pub fn into_hold(self) -> Hold {
-        self.hold
-    }
-
-    /// The files of a folder, or of the tree below it.
-    ///
-    /// # Errors
-    /// As [`Workspace::list`].
-    pub async fn list(self, path: WorkspacePath, recursive: bool) -> Result<Listing, Fault> {
-        self.blocking(move |workspace| workspace.list(&path, recursive)).await
-    }
-
-    /// Opens a file; the hold goes with it.
-    ///
-    /// # Errors
-    /// As [`Workspace::open_file`].
-    pub fn open_file(self, path: &WorkspacePath) -> Result<(OpenedFile, Hold), Fault> {
-        Ok((self.workspace.open_file(path)?, self.hold))
-    }
-
-    /// Begins an upload; the hold goes with it. Where the path is known, what cannot be put there is refused at once.
-    ///
-    /// # Errors
-    /// As [`Workspace::create_upload`] and [`Workspace::begin_upload`].
-    pub fn upload(self, path: Option<&WorkspacePath>, bytes_max: u64) -> Result<(Upload, Hold), Fault> {
-        let upload = match path {
-            Some(path) => self.workspace.create_upload(path, bytes_max)?,
-            None => self.workspace.begin_upload(bytes_max)?,
-        };
-        Ok((upload, self.hold))
-    }
-
-    /// Removes a file.
-    ///
-    /// # Errors
-    /// As [`Workspace::remove`].
-    pub fn remove(self, path: &WorkspacePath) -> Result<(), Fault> {
-        self.workspace.remove(path)
-    }
-
-    /// Does something that may take long on a thread that may block.
-    ///
-    /// # Errors
-    /// What `work` says; `House` when it panicked.
-    pub async fn blocking<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Workspace) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
-        tokio::task::spawn_blocking(move || work(&self.workspace))
-            .await
-            .unwrap_or_else(|error| Err(Fault::house(error)))
-    }
-}
-
 impl Inner {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -392,7 +238,7 @@ impl Inner {
         Ok(calls::conclude(&session.workspace, ran?, call, limits.produced_files_max).await)
     }
 
-    fn end(self: &Arc<Self>, session: &Session) {
+    pub(crate) fn end(self: &Arc<Self>, session: &Session) {
         self.table().sessions.remove(&session.terms.id);
         if let Some(cell) = session.end() {
             self.tear_down(cell);
@@ -400,7 +246,7 @@ impl Inner {
     }
 
     /// Destroys a cell behind.
-    fn tear_down(self: &Arc<Self>, cell: Cell) {
+    pub(crate) fn tear_down(self: &Arc<Self>, cell: Cell) {
         self.table().ending += 1;
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -460,112 +306,6 @@ async fn reap(inner: Weak<Inner>, sooner: Arc<Notify>, clock: Clock) {
                 () = tokio::time::sleep_until(clock.at(next)) => {}
                 () = sooner.notified() => {}
             },
-        }
-    }
-}
-
-/// Room for one session, until it is filled or given up.
-struct Reserved<'a> {
-    inner: &'a Inner,
-}
-
-impl<'a> Reserved<'a> {
-    fn new(inner: &'a Inner) -> Result<Self, Fault> {
-        let mut table = inner.table();
-        if table.draining {
-            return Err(draining());
-        }
-        // Cells that are on their way out still take memory: they may be as many again, not more.
-        let full = table.sessions.len() + table.creating >= inner.config.sessions_max;
-        if full || table.ending >= inner.config.sessions_max.max(1) {
-            return Err(no_room(&table, inner.clock));
-        }
-        table.creating += 1;
-        Ok(Reserved { inner })
-    }
-
-    fn fill(self, session: Arc<Session>) {
-        let look = session.look_again();
-        let mut table = self.inner.table();
-        table.sessions.insert(session.terms.id, session);
-        if table.next_look.is_none_or(|next| look < next) {
-            self.inner.sooner.notify_one();
-        }
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.inner.table().creating -= 1;
-        self.inner.calmer.notify_waiters();
-    }
-}
-
-/// A cell in the hands of a call. Whole, it goes back to its session; what a call was cut off in is destroyed.
-struct Lent<'a> {
-    inner: &'a Arc<Inner>,
-    session: &'a Arc<Session>,
-    cell: Option<Cell>,
-    whole: bool,
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let Some(cell) = self.cell.take() else { return };
-        if self.whole && !cell.died() {
-            if let Some(cell) = self.session.put_back(cell) {
-                self.inner.tear_down(cell);
-            }
-        } else {
-            self.inner.tear_down(cell);
-            self.inner.end(self.session);
-        }
-    }
-}
-
-/// A call that is counted.
-struct Counted {
-    inner: Arc<Inner>,
-}
-
-impl Counted {
-    fn new(inner: &Arc<Inner>) -> Self {
-        inner.calls.fetch_add(1, Ordering::AcqRel);
-        Counted { inner: Arc::clone(inner) }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if self.inner.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.inner.calmer.notify_waiters();
-        }
-    }
-}
-
-fn draining() -> Fault {
-    let kind = FaultKind::Capacity { retry_after_seconds: RETRY_AFTER_SECONDS_DRAINING };
-    Fault::new(kind, "the server is shutting down")
-}
-
-/// No room: by the time that a session ends at the latest if nobody uses it, there is some.
-fn no_room(table: &Table, clock: Clock) -> Fault {
-    let now = clock.now();
-    let wait = table.sessions.values().map(|session| session.look_again().saturating_sub(now)).min();
-    let seconds = wait.map_or(RETRY_AFTER_SECONDS_DEFAULT, |wait| {
-        u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX).min(RETRY_AFTER_SECONDS_MAX)
-    });
-    let kind = FaultKind::Capacity { retry_after_seconds: seconds };
-    Fault::new(kind, "no session is free; try again later")
-}
-
-fn no_cell(error: LeaseError) -> Fault {
-    match error {
-        LeaseError::KeeperGone => Fault::house(error),
-        LeaseError::Closed => draining(),
-        error => {
-            let kind = FaultKind::Capacity { retry_after_seconds: RETRY_AFTER_SECONDS_DEFAULT };
-            Fault::new(kind, "no session could be made now; try again later").because(error)
         }
     }
 }
