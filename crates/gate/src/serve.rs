@@ -146,6 +146,14 @@ impl Gate {
     }
 }
 
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(spool) = &self.shared.spool {
+            spool.close();
+        }
+    }
+}
+
 fn key_source(text: &str) -> Result<KeySource, GateError> {
     if text.contains("://") {
         return Url::parse("key set", text).map(KeySource::Url);
@@ -174,7 +182,7 @@ fn metering(
     };
     let spool = Spool::open(&usage.spool, usage.spool_bytes_max)?;
     spool.keep_synced()?;
-    let shipper = Shipper::new(Arc::clone(&spool), upstream.clone(), destination)?;
+    let shipper = Shipper::new(Arc::clone(&spool), upstream.clone(), destination).inspect_err(|_| spool.close())?;
     tasks.spawn(shipper.run());
     Ok(spool)
 }

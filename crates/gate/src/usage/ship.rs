@@ -131,7 +131,7 @@ impl Shipper {
 
     async fn write_position(&self) -> Result<(), ShipError> {
         let (spool, position) = (Arc::clone(&self.spool), self.position.clone());
-        let write = tokio::task::spawn_blocking(move || position.write(spool.folder()));
+        let write = tokio::task::spawn_blocking(move || spool.write_position(&position));
         write.await.map_err(|_| ShipError::Make)?.map_err(ShipError::Spool)
     }
 

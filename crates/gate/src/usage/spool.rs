@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use super::line::{self, Mark};
-use super::position::Place;
+use super::position::{Place, Position};
 use super::record::{Outcome, Record};
 use super::recover::{self, segment_path};
 use crate::error::GateError;
@@ -27,6 +27,9 @@ pub(crate) enum SpoolError {
     /// The disk does not take it.
     #[error("the spool cannot be written")]
     Write(#[source] io::Error),
+    /// The gate ends.
+    #[error("the spool is closed")]
+    Closed,
     /// A part of the record is longer than it can be.
     #[error("the record is too long")]
     TooLong,
@@ -44,7 +47,9 @@ pub(crate) struct Spool {
     inner: Mutex<Inner>,
     /// Told when more of the spool is on the disk.
     pub(super) synced: Notify,
-    _lock: File,
+    /// Held while the position is written; true once nothing may be written any more.
+    closed: Mutex<bool>,
+    lock: File,
 }
 
 struct Inner {
@@ -61,6 +66,8 @@ struct Inner {
     unsynced: Vec<Arc<File>>,
     /// What is on the disk for certain.
     synced: Place,
+    /// Nothing is appended any more: another process may have the spool.
+    closed: bool,
 }
 
 impl Spool {
@@ -85,9 +92,11 @@ impl Spool {
             unsynced: Vec::new(),
             // Whatever was found is on the disk, or lost already.
             synced: Place { segment: last + 1, offset: 0 },
+            closed: false,
         };
         let (folder, inner) = (folder.to_owned(), Mutex::new(inner));
-        let spool = Arc::new(Spool { folder, bytes_max, inner, synced: Notify::new(), _lock: lock });
+        let spool =
+            Arc::new(Spool { folder, bytes_max, inner, synced: Notify::new(), closed: Mutex::new(false), lock });
         if found.damaged > 0 || !found.open.is_empty() {
             let (torn, unfinished) = (found.damaged, found.open.len());
             tracing::warn!(torn, unfinished, "the usage spool was left by a process that was killed");
@@ -105,6 +114,9 @@ impl Spool {
     pub(crate) fn begin(&self, record: &Record) -> Result<Ticket, SpoolError> {
         let text = line::write(Mark::Begin, record).ok_or(SpoolError::TooLong)?;
         let mut inner = self.inner();
+        if inner.closed {
+            return Err(SpoolError::Closed);
+        }
         self.write_backlog(&mut inner).map_err(SpoolError::Write)?;
         // Room for the end of everything that began is kept free.
         let ends = (inner.open.len() as u64 + 1) * RECORD_BYTES_MAX as u64;
@@ -119,6 +131,10 @@ impl Spool {
     /// Records how it ended. What the disk does not take now is kept, and nothing new is begun until it is written.
     pub(crate) fn end(&self, _ticket: Ticket, record: &Record) {
         let mut inner = self.inner();
+        if inner.closed {
+            // It was cut off at the end of the gate: at the next start it is ended as `unknown`.
+            return;
+        }
         let Some(text) = line::write(Mark::End, record) else {
             // Only texts that the gate bounds itself are in a record: at the next start it is ended as `unknown`.
             tracing::error!(record = record.id, "a usage record is too long to be written");
@@ -215,6 +231,27 @@ impl Spool {
         std::thread::Builder::new().name("usage-sync".to_owned()).spawn(run).map(drop).map_err(GateError::Thread)
     }
 
+    /// Syncs, and lets go of the folder: from here on nothing is written to it.
+    pub(crate) fn close(&self) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        *closed = true;
+        self.inner().closed = true;
+        if let Err(error) = self.sync() {
+            tracing::error!(%error, "the usage spool cannot be synced");
+        }
+        // Whoever opens it next finds the lock free, although tasks that end may still hold this.
+        let _unlocked = flock(&self.lock, FlockOperation::Unlock);
+    }
+
+    /// Writes down how far it is shipped, unless it is closed.
+    pub(super) fn write_position(&self, position: &Position) -> io::Result<()> {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(io::Error::other("the spool is closed"));
+        }
+        position.write(&self.folder)
+    }
+
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -230,6 +267,9 @@ impl Spool {
     /// Removes the segments before this place, oldest first, up to the first in which something open began.
     pub(super) fn forget(&self, shipped: Place) {
         let mut inner = self.inner();
+        if inner.closed {
+            return;
+        }
         let keep_from = inner.open.values().copied().min().unwrap_or(u64::MAX).min(shipped.segment);
         let gone: Vec<u64> = inner.sizes.range(..keep_from).map(|(number, _)| *number).collect();
         for number in gone {
