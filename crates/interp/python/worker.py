@@ -59,6 +59,7 @@ HIGH_FD_MIN = 500
 SOURCES_MAX = 512
 SOURCE_BYTES_MAX = 8 << 20
 CHAIN_MAX = 64
+BARE_LINES_MAX = 100
 RECURSION_LIMIT_MIN = 500
 RECURSION_LIMIT = 1000
 
@@ -69,7 +70,8 @@ O_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 O_AGAIN = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 # Those of `signal` turn each result into an enum, by raising and catching an exception.
 getsignal, set_signal, sigmask, setitimer = _signal.getsignal, _signal.signal, _signal.pthread_sigmask, _signal.setitimer
-SIGINT, SIG_SETMASK, SIG_DFL = _signal.SIGINT, _signal.SIG_SETMASK, _signal.SIG_DFL
+SIGINT, SIG_SETMASK, SIG_BLOCK, SIG_DFL = _signal.SIGINT, _signal.SIG_SETMASK, _signal.SIG_BLOCK, _signal.SIG_DFL
+WATCHED_SIGNALS = tuple(n for n in range(1, 32) if n not in (SIGINT, _signal.SIGKILL, _signal.SIGSTOP))
 ITIMER_REAL = _signal.ITIMER_REAL
 RARE_TIMERS = (_signal.SIGVTALRM, _signal.ITIMER_VIRTUAL), (_signal.SIGPROF, _signal.ITIMER_PROF)
 cpu_ns = time.process_time_ns
@@ -213,23 +215,19 @@ class Sources:
     def add(self, name, text):
         self.texts[name] = text
         self.size += len(text)
-        self.publish(name, text)
+        cache = line_cache()
+        cache[name] = cache_entry(name, text)
         while len(self.texts) > 1 and (len(self.texts) > SOURCES_MAX or self.size > SOURCE_BYTES_MAX):
             oldest = next(iter(self.texts))
             self.size -= len(self.texts.pop(oldest))
-            linecache.cache.pop(oldest, None)
-
-    def publish(self, name, text):
-        lines = list(StringIO(text, None))  # as the tokenizer counts lines: not at form feeds or U+2028
-        if lines and not lines[-1].endswith("\n"):
-            lines[-1] += "\n"
-        linecache.cache[name] = (len(text), None, lines, name)  # no mtime: checkcache leaves it alone
+            cache.pop(oldest, None)
 
     def publish_again(self):
         """For a traceback, after linecache.clearcache()."""
+        cache = line_cache()
         for name, text in self.texts.items():
-            if name not in linecache.cache:
-                self.publish(name, text)
+            if name not in cache:
+                cache[name] = cache_entry(name, text)
 
     def file_of_class(self, kind):
         """The call that defined a class of `__main__`, or None."""
@@ -241,11 +239,23 @@ class Sources:
         return next((name for name in reversed(list(self.texts)) if definition.search(self.texts[name])), None)
 
 
+def line_cache():
+    """linecache's table, or one that nobody reads where a program has put something else."""
+    cache = getattr(linecache, "cache", None)
+    return cache if isinstance(cache, dict) else {}
+
+
+def cache_entry(name, text):
+    lines = list(StringIO(text, None))  # as the tokenizer counts lines: not at form feeds or U+2028
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    return len(text), None, lines, name  # no time of change: checkcache leaves it alone
+
+
 class Link:
     """The frame socket."""
 
-    def __init__(self, fd, complain):
-        self.complain = complain
+    def __init__(self, fd):
         self.fd = fd if fd >= HIGH_FD_MIN else high_fd(fd)
         if self.fd != fd:
             close(fd)
@@ -278,20 +288,13 @@ class Link:
         return payload
 
     def read_some(self):
-        for _ in range(READ_RETRIES_MAX):
-            try:
-                data = self.receive_bytes(READ_BYTES)
-            except BaseException as error:
-                # A signal handler of the user's raised while we waited, or the socket is spoilt.
-                if identity(self.fd) != self.known:
-                    break
-                self.socket.setblocking(True)
-                self.complain(error)
-                continue
-            if not data:
-                leave(0)
-            return data
-        return leave(EXIT_BROKEN)
+        data = self.receive_bytes(READ_BYTES)
+        if not data:
+            leave(0)
+        return data
+
+    def is_whole(self):
+        return identity(self.fd) == self.known
 
 
 class Worker:
@@ -299,7 +302,7 @@ class Worker:
 
     def __init__(self, frame_fd):
         self.pid = getpid()
-        self.link = Link(frame_fd, self.show)
+        self.link = Link(frame_fd)
         self.streams = Streams()
         self.sources = Sources()
         self.figures = Figures(getcwd(), self.say)
@@ -308,6 +311,7 @@ class Worker:
         # `busy`: a call has begun and not ended. `live`: what runs may be interrupted by an exception.
         self.busy = self.live = self.pending = False
         self.interrupt_handler = self.on_interrupt
+        self.handlers = tuple(map(getsignal, WATCHED_SIGNALS))
         self.main = types.ModuleType("__main__")
         self.names = self.main.__dict__
         self.settle_in()
@@ -348,9 +352,8 @@ class Worker:
     def serve(self):
         self.link.send(HELLO, HELLO_BODY.pack(self.pid, *sys.version_info[:2]))
         while True:
-            payload = self.link.next_run()
+            payload = self.wait()
             begun = cpu_ns()
-            self.busy, self.pending = True, False
             nonce, number, flags = RUN_HEAD.unpack_from(payload)
             self.prepare()
             ended, code, hints = self.call(number, payload[RUN_HEAD.size :].decode("utf-8"), flags & ECHO_LAST)
@@ -358,6 +361,23 @@ class Worker:
             self.disarm()
             self.busy = False
             self.link.send(DONE, DONE_BODY.pack(nonce, code, ended, hints, (cpu_ns() - begun) // 1000))
+
+    def wait(self):
+        """The payload of the next Run frame. A signal handler of the user's may raise into the waiting."""
+        error = None
+        for _ in range(READ_RETRIES_MAX):
+            try:
+                if error is not None:
+                    self.show(error)
+                    self.streams.flush()
+                    error = None
+                return self.link.next_run()
+            except BaseException as raised:
+                error = raised
+                if not self.link.is_whole():
+                    break
+                self.link.socket.setblocking(True)
+        return leave(EXIT_BROKEN)
 
     def prepare(self):
         """Before a call: undoes what an earlier one did to the ground that calls stand on."""
@@ -368,7 +388,19 @@ class Worker:
         self.names["__name__"] = "__main__"
         if getsignal(SIGINT) is not self.interrupt_handler:
             set_signal(SIGINT, self.interrupt_handler)
-        sigmask(SIG_SETMASK, ())
+
+    def let_signals_in(self):
+        """At the start of a call; what came since the last one is handled now, and is not this one's failure."""
+        try:
+            sigmask(SIG_SETMASK, ())
+        except BaseException as error:
+            self.show(error)
+
+    def keep_signals_out(self):
+        """At the end of a call: handlers of the user's run during calls, or they would raise into our own code."""
+        handlers = tuple(map(getsignal, WATCHED_SIGNALS))
+        if handlers != self.handlers:
+            sigmask(SIG_BLOCK, [number for number, handler in zip(WATCHED_SIGNALS, handlers) if callable(handler)])
 
     def disarm(self):
         """After a call: an alarm that it forgot must not go off in a later one."""
@@ -381,23 +413,29 @@ class Worker:
         """Runs one call: how it ended, its return code, hints."""
         error = None
         try:
-            units = self.translate(source, "<cell %d>" % number, echo)
-            if self.pending:
-                raise KeyboardInterrupt
-            self.live = True
-            for unit in units:
-                if unit.co_flags & CO_COROUTINE:
-                    self.run_coroutine(eval(unit, self.names))
-                else:
-                    exec(unit, self.names)
+            try:
+                self.let_signals_in()
+                self.busy, self.pending = True, False
+                units = self.translate(source, "<cell %d>" % number, echo)
+                if self.pending:
+                    raise KeyboardInterrupt
+                self.live = True
+                for unit in units:
+                    if unit.co_flags & CO_COROUTINE:
+                        self.run_coroutine(eval(unit, self.names))
+                    else:
+                        exec(unit, self.names)
+            finally:
+                # Nothing of ours that a trace function would see was called so far. One that raises is gone by that.
+                for stop in (setprofile, settrace):
+                    try:
+                        stop(None)
+                    except BaseException:
+                        stop(None)
+                self.keep_signals_out()
         except BaseException as raised:
             error = raised
-        # Nothing of ours that a trace function would see has been called so far. One that raises is gone by that.
-        for stop in (setprofile, settrace):
-            try:
-                stop(None)
-            except BaseException:
-                stop(None)
+            self.keep_signals_out()
         if getrecursionlimit() < RECURSION_LIMIT_MIN:
             setrecursionlimit(RECURSION_LIMIT)
         if getpid() != self.pid:
@@ -470,8 +508,8 @@ class Worker:
     def show(self, error):
         try:
             text = self.describe(error)
-        except BaseException as second:
-            text = "%s: (%s while showing it)\n" % (type(error).__name__, type(second).__name__)
+        except BaseException:
+            text = bare_text(error)
         self.say(text)
 
     def describe(self, error):
@@ -526,6 +564,17 @@ def traceback_text(error):
     if error.__traceback__ is None and error.__cause__ is None and error.__context__ is None:
         return "".join(format_exception_only(type(error), error))  # a call that does not compile
     return "".join(format_exception(type(error), error, error.__traceback__))
+
+
+def bare_text(error):
+    """A traceback where the library cannot make one any more."""
+    lines, trace = ["Traceback (most recent call last):"], error.__traceback__
+    while trace is not None and len(lines) < BARE_LINES_MAX:
+        if not is_ours(trace.tb_frame):
+            code = trace.tb_frame.f_code
+            lines.append('  File "%s", line %d, in %s' % (code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return "\n".join(lines) + "\n%s\n" % (type(error).__name__,)
 
 
 def chain(error):

@@ -50,6 +50,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_MAX = 64
+MADV_COLLAPSE = 25
+HUGE_PAGE = 2 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -260,6 +262,24 @@ def preload(modules):
             sys.stderr.write(f"ringfence: the zygote could not import {name}: {error}\n")
 
 
+def join_pages():
+    """Puts the zygote's memory on huge pages where the kernel can (6.1 and later).
+
+    A fork copies, and its end frees, one entry for two megabytes instead of 512: a third to a half of both. A page
+    that a fork writes to is still copied alone.
+    """
+    with open("/proc/self/maps") as maps:
+        areas = [line.split() for line in maps]
+    for place, rights, *_, name in (area if len(area) > 5 else [*area, ""] for area in areas):
+        if rights.startswith("rw") and name in ("", "[heap]"):
+            first, last = (int(end, 16) for end in place.split("-"))
+            first = -(-first // HUGE_PAGE) * HUGE_PAGE
+            length = last // HUGE_PAGE * HUGE_PAGE - first
+            if length > 0:
+                # What cannot be joined stays as it is.
+                libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), MADV_COLLAPSE)
+
+
 def threads():
     return len(os.listdir("/proc/self/task"))
 
@@ -287,6 +307,7 @@ def main():
     gc.collect()
     gc.disable()  # nothing is collected until a fork turns it on again: shared pages stay shared
     gc.freeze()
+    join_pages()
     zygote.run()
 
 
