@@ -42,4 +42,10 @@ pub use output::{HeadTail, cap_text};
 /// The program of the zygotes; travels in the keeper's configuration.
 pub const ZYGOTE_SOURCE: &str = include_str!("../python/zygote.py");
 /// The program of the workers; travels in the keeper's configuration.
-pub const WORKER_SOURCE: &str = include_str!("../python/worker.py");
+pub const WORKER_SOURCE: &str = concat!(
+    include_str!("../python/ground.py"),
+    include_str!("../python/tracebacks.py"),
+    include_str!("../python/library.py"),
+    include_str!("../python/figures.py"),
+    include_str!("../python/worker.py"),
+);
