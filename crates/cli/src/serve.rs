@@ -236,7 +236,7 @@ fn observe(config: &Config) {
 }
 
 /// Each session takes some descriptors: all that we may have.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

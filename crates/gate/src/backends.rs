@@ -17,6 +17,7 @@ pub(crate) use list::Listed;
 
 use crate::error::GateError;
 use crate::limits::{BACKENDS_BYTES_MAX, BACKENDS_MAX, HEALTH_FAILURES_MAX, LEAVING_DOWN_MAX, RESOLVE_WAIT};
+use crate::secret::Bearer;
 use crate::upstream::Upstream;
 use crate::url::Url;
 
@@ -123,6 +124,7 @@ pub(crate) struct Backends {
     fixed: Vec<Listed>,
     file: Option<PathBuf>,
     upstream: Upstream,
+    proof: Option<Bearer>,
     health_every: Duration,
 }
 
@@ -140,11 +142,12 @@ impl Backends {
         options: &[String],
         file: Option<PathBuf>,
         upstream: Upstream,
+        proof: Option<Bearer>,
         health_every: Duration,
     ) -> Result<Arc<Self>, GateError> {
         let fixed = options.iter().map(|text| list::from_option(text)).collect::<Result<Vec<_>, _>>()?;
         let (by_name, turn) = (RwLock::default(), AtomicUsize::new(0));
-        let backends = Arc::new(Backends { by_name, turn, fixed, file, upstream, health_every });
+        let backends = Arc::new(Backends { by_name, turn, fixed, file, upstream, proof, health_every });
         if backends.listed()?.is_empty() {
             let reason = "there is none: give at least one";
             return Err(GateError::Value { what: "backend", value: String::new(), reason });
@@ -266,7 +269,8 @@ impl Backends {
         }
         tracing::info!(backend = name, "a backend joined");
         let backend = Arc::new(Backend::new(name.clone(), url.clone(), draining));
-        tokio::spawn(health::poll(Arc::downgrade(&backend), self.upstream.clone(), self.health_every));
+        let (upstream, proof) = (self.upstream.clone(), self.proof.clone());
+        tokio::spawn(health::poll(Arc::downgrade(&backend), upstream, proof, self.health_every));
         table.insert(name, backend);
     }
 }

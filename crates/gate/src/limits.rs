@@ -9,7 +9,7 @@ pub const CONNECTIONS_MAX: usize = 4096;
 pub const OPERATIONS_MAX: usize = 2048;
 
 /// The largest head of a request, bytes.
-pub const HEAD_BYTES_MAX: usize = 32 << 10;
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// The most header fields of a request.
 pub const HEADERS_MAX: usize = 64;

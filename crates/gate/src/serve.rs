@@ -52,7 +52,7 @@ impl Gate {
         let proof = config.backend_token_file.as_deref().map(Bearer::read).transpose()?;
         let id_keys = IdKeys::read(&config.id_keys_file)?;
         let (list, file) = (&config.backends, config.backends_file.clone());
-        let backends = Backends::new(list, file, upstream.clone(), pace.health_every)?;
+        let backends = Backends::new(list, file, upstream.clone(), proof.clone(), pace.health_every)?;
         let mut tasks = JoinSet::new();
         let spool = config.usage.as_ref().map(|usage| metering(usage, pace, &upstream, &mut tasks)).transpose()?;
         let shared = Arc::new(Shared {
@@ -134,7 +134,7 @@ impl Gate {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WAIT)
             .max_headers(HEADERS_MAX)
-            .max_buf_size(HEAD_BYTES_MAX.max(64 << 10))
+            .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

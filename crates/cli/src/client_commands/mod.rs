@@ -31,6 +31,7 @@ const COMMANDS: &[(fn() -> Command, Run)] = &[
     (crate::check::command, crate::check::run),
     (crate::bench::command, crate::bench::run),
     (crate::attack::command, crate::attack::run),
+    (crate::gate::command, crate::gate::run),
 ];
 
 /// For the command line.

@@ -3,6 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use hyper::header::AUTHORIZATION;
 use hyper::{Request, StatusCode};
 use serde::Deserialize;
 
@@ -10,6 +11,7 @@ use super::Backend;
 use crate::body::{Body, Room, Stream, within};
 use crate::limits::{HEALTH_BYTES_MAX, HEALTH_WAIT};
 use crate::members::Object;
+use crate::secret::Bearer;
 use crate::upstream::Upstream;
 use crate::url::Url;
 
@@ -34,11 +36,11 @@ struct Health {
 }
 
 /// Polls until the backend is dropped.
-pub(super) async fn poll(backend: Weak<Backend>, upstream: Upstream, every: Duration) {
+pub(super) async fn poll(backend: Weak<Backend>, upstream: Upstream, proof: Option<Bearer>, every: Duration) {
     let room = Room::new();
     loop {
         let Some(url) = backend.upgrade().map(|backend| backend.url.clone()) else { return };
-        let polled = ask(&url, &upstream, &room).await;
+        let polled = ask(&url, &upstream, proof.as_ref(), &room).await;
         let Some(backend) = backend.upgrade() else { return };
         if backend.polled(polled) {
             let up = polled.is_some();
@@ -49,10 +51,13 @@ pub(super) async fn poll(backend: Weak<Backend>, upstream: Upstream, every: Dura
     }
 }
 
-async fn ask(url: &Url, upstream: &Upstream, room: &Room) -> Option<Polled> {
+async fn ask(url: &Url, upstream: &Upstream, proof: Option<&Bearer>, room: &Room) -> Option<Polled> {
     let deadline = within(HEALTH_WAIT);
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = url.join("/health")?;
+    if let Some(proof) = proof {
+        request.headers_mut().insert(AUTHORIZATION, proof.header());
+    }
     let answer = upstream.send(request, deadline).await.ok()?;
     if answer.status() != StatusCode::OK {
         return None;
