@@ -7,111 +7,89 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch, sock_filter,
-};
+use ringfence_sys::seccomp::{INSTRUCTION_BYTES, INSTRUCTIONS_MAX};
 
 mod table;
+mod tree;
 
 use table::{ALLOWED, REFUSED};
+use tree::{Answer, Check, Instruction};
 
-/// Why there is no filter. Only a mistake in the tables leads here.
+/// Why there is no filter. Only a mistake in the tables, or a processor that nobody has thought of, leads here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    #[error("cannot compile the seccomp filter")]
-    Compile(#[from] BackendError),
     #[error("no seccomp filter is known for this processor")]
     Processor,
     #[error("the seccomp filter has {0} instructions, more than the kernel takes")]
     Long(usize),
 }
 
+/// AUDIT_ARCH of linux/audit.h.
+fn audit_arch() -> Option<u32> {
+    match std::env::consts::ARCH {
+        "x86_64" => Some(0xc000_003e),
+        "aarch64" => Some(0xc000_00b7),
+        _ => None,
+    }
+}
+
 /// The filter as the bytes of its `sock_filter` array.
 pub(crate) fn compile() -> Result<Vec<u8>, FilterError> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|_| FilterError::Processor)?;
-    let program = chain(program(refusals()?, EPERM_IF_MATCHED, arch)?, program(allowances(), ALLOW_IF_MATCHED, arch)?);
-    if program.len() > ringfence_sys::seccomp::INSTRUCTIONS_MAX {
+    let program = tree::compile(audit_arch().ok_or(FilterError::Processor)?, &answers(), &Answer::Errno(libc::ENOSYS));
+    if program.len() > INSTRUCTIONS_MAX {
         return Err(FilterError::Long(program.len()));
     }
-    Ok(program.iter().flat_map(bytes_of).collect())
+    Ok(program.into_iter().flat_map(bytes_of).collect())
 }
 
-const EPERM_IF_MATCHED: (SeccompAction, SeccompAction) =
-    (SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow);
-const ALLOW_IF_MATCHED: (SeccompAction, SeccompAction) =
-    (SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-fn program(
-    rules: Rules,
-    (matched, other): (SeccompAction, SeccompAction),
-    arch: TargetArch,
-) -> Result<BpfProgram, FilterError> {
-    Ok(SeccompFilter::new(rules, other, matched, arch)?.try_into()?)
-}
-
-fn allowances() -> Rules {
-    // No condition matches always. A call that is refused must be known too, or it would be ENOSYS.
-    ALLOWED.iter().chain(REFUSED).map(|call| (*call, Vec::new())).collect()
-}
-
-fn refusals() -> Result<Rules, BackendError> {
-    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    rules.extend(conditions()?);
-    Ok(rules)
+fn answers() -> BTreeMap<u32, Answer> {
+    let number = |call: &i64| u32::try_from(*call).unwrap_or(u32::MAX);
+    let mut answers: BTreeMap<u32, Answer> = ALLOWED.iter().map(|call| (number(call), Answer::Allow)).collect();
+    answers.extend(REFUSED.iter().map(|call| (number(call), Answer::Errno(libc::EPERM))));
+    answers.extend(conditions().into_iter().map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
+    answers
 }
 
 /// Calls that are refused for some arguments: each list holds the refused cases.
-fn conditions() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
-    let is = |argument: u8, value: u64| SeccompCondition::new(argument, Len::Dword, Op::Eq, value);
-    let is_not = |argument: u8, value: u64| SeccompCondition::new(argument, Len::Dword, Op::Ne, value);
-    let has =
-        |argument: u8, bits: u64, value: u64| SeccompCondition::new(argument, Len::Dword, Op::MaskedEq(bits), value);
-    let rule = |conditions: Vec<Result<SeccompCondition, BackendError>>| {
-        SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
-    };
-    let clone: Result<Vec<_>, _> =
-        NAMESPACE_FLAGS.iter().map(|flag| rule(vec![has(0, *flag as u64, *flag as u64)])).collect();
-    let number = |value: i32| u64::from(value.cast_unsigned());
+fn conditions() -> Vec<(i64, Vec<Vec<Check>>)> {
+    let check = |argument, mask, value, equal| Check { argument, mask, value, equal };
+    let is = |argument: u8, value: u32| check(argument, u32::MAX, value, true);
+    let is_not = |argument: u8, value: u32| check(argument, u32::MAX, value, false);
+    let has = |argument: u8, bits: u32, value: u32| check(argument, bits, value, true);
+    let number = |value: i32| value.cast_unsigned();
     let family = |value: i32| is_not(0, number(value));
-    Ok(vec![
+    let clone = NAMESPACE_FLAGS.iter().map(|flag| vec![has(0, number(*flag), number(*flag))]).collect();
+    vec![
         // New namespaces would bring capabilities, and with them most of the kernel's attack surface.
-        (libc::SYS_clone, clone?),
+        (libc::SYS_clone, clone),
         (
             libc::SYS_ioctl,
             vec![
                 // Puts characters into a terminal's input, as if typed.
-                rule(vec![is(1, libc::TIOCSTI)])?,
+                vec![is(1, TIOCSTI)],
                 // Selection on virtual consoles, which can do the same.
-                rule(vec![is(1, TIOCLINUX)])?,
+                vec![is(1, TIOCLINUX)],
             ],
         ),
         // Limits of other processes.
-        (libc::SYS_prlimit64, vec![rule(vec![is_not(0, 0)])?]),
+        (libc::SYS_prlimit64, vec![vec![is_not(0, 0)]]),
         (
             libc::SYS_socket,
             vec![
                 // Families that ordinary programs use; the others are where kernel bugs live.
-                rule(vec![
-                    family(libc::AF_UNIX),
-                    family(libc::AF_INET),
-                    family(libc::AF_INET6),
-                    family(libc::AF_NETLINK),
-                ])?,
+                vec![family(libc::AF_UNIX), family(libc::AF_INET), family(libc::AF_INET6), family(libc::AF_NETLINK)],
                 // getaddrinfo asks rtnetlink for the interfaces; no other netlink protocol.
-                rule(vec![is(0, number(libc::AF_NETLINK)), is_not(2, number(libc::NETLINK_ROUTE))])?,
+                vec![is(0, number(libc::AF_NETLINK)), is_not(2, number(libc::NETLINK_ROUTE))],
                 // Raw sockets.
-                rule(vec![is(0, number(libc::AF_INET)), has(1, 0xf, number(libc::SOCK_RAW))])?,
-                rule(vec![is(0, number(libc::AF_INET6)), has(1, 0xf, number(libc::SOCK_RAW))])?,
+                vec![is(0, number(libc::AF_INET)), has(1, 0xf, number(libc::SOCK_RAW))],
+                vec![is(0, number(libc::AF_INET6)), has(1, 0xf, number(libc::SOCK_RAW))],
             ],
         ),
         // socketpair knows no other family anyway, but for exotic ones.
-        (libc::SYS_socketpair, vec![rule(vec![family(libc::AF_UNIX)])?]),
+        (libc::SYS_socketpair, vec![vec![family(libc::AF_UNIX)]]),
         // Other personalities emulate old systems and weaken address layout.
-        (libc::SYS_personality, vec![rule(vec![is_not(0, 0), is_not(0, 0xffff_ffff)])?]),
-    ])
+        (libc::SYS_personality, vec![vec![is_not(0, 0), is_not(0, 0xffff_ffff)]]),
+    ]
 }
 
 const NAMESPACE_FLAGS: [i32; 8] = [
@@ -125,30 +103,13 @@ const NAMESPACE_FLAGS: [i32; 8] = [
     // CLONE_NEWTIME shares its bit with the exit signal's byte; clone ignores it, so there is nothing to refuse.
     libc::CLONE_PTRACE,
 ];
-const TIOCLINUX: u64 = 0x541c;
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
 
-/// One program after the other: where the first would allow, the second decides. Each program of seccompiler checks
-/// the processor itself and only ever jumps forward inside of itself, so the second can stand behind the first.
-fn chain(mut first: BpfProgram, second: BpfProgram) -> BpfProgram {
-    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-    const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
-    let length = first.len();
-    let allow = u32::from(SeccompAction::Allow);
-    for (index, instruction) in first.iter_mut().enumerate() {
-        if instruction.code == RETURN && instruction.k == allow {
-            instruction.code = JUMP;
-            // At most INSTRUCTIONS_MAX, by the check in `compile`; relative to the instruction after this one.
-            instruction.k = (length - index - 1) as u32;
-        }
-    }
-    first.extend(second);
-    first
-}
-
-fn bytes_of(instruction: &sock_filter) -> [u8; ringfence_sys::seccomp::INSTRUCTION_BYTES] {
+fn bytes_of(instruction: Instruction) -> [u8; INSTRUCTION_BYTES] {
     let [c0, c1] = instruction.code.to_ne_bytes();
     let [k0, k1, k2, k3] = instruction.k.to_ne_bytes();
-    [c0, c1, instruction.jt, instruction.jf, k0, k1, k2, k3]
+    [c0, c1, instruction.if_true, instruction.if_false, k0, k1, k2, k3]
 }
 
 #[cfg(test)]

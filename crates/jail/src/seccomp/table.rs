@@ -2,6 +2,24 @@
 
 use libc::*;
 
+/// Calls that every kernel has, and the libc crate names on x86-64 only.
+mod old {
+    #[cfg(target_arch = "x86_64")]
+    pub(super) use libc::{
+        SYS_getrlimit as GETRLIMIT, SYS_renameat as RENAMEAT, SYS_setrlimit as SETRLIMIT,
+        SYS_sync_file_range as SYNC_FILE_RANGE,
+    };
+    // From asm-generic/unistd.h.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const RENAMEAT: i64 = 38;
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const SYNC_FILE_RANGE: i64 = 84;
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const GETRLIMIT: i64 = 163;
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) const SETRLIMIT: i64 = 164;
+}
+
 /// What programs need: files, memory, threads, processes, signals, time, sockets, waiting.
 pub(super) const ALLOWED: &[i64] = &[
     // Files by descriptor.
@@ -26,7 +44,7 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_fdatasync,
     SYS_sync,
     SYS_syncfs,
-    SYS_sync_file_range,
+    old::SYNC_FILE_RANGE,
     SYS_ftruncate,
     SYS_truncate,
     SYS_fallocate,
@@ -47,7 +65,7 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_mkdirat,
     SYS_mknodat,
     SYS_unlinkat,
-    SYS_renameat,
+    old::RENAMEAT,
     SYS_renameat2,
     SYS_linkat,
     SYS_symlinkat,
@@ -145,8 +163,8 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_setpriority,
     SYS_ioprio_get,
     SYS_ioprio_set,
-    SYS_getrlimit,
-    SYS_setrlimit,
+    old::GETRLIMIT,
+    old::SETRLIMIT,
     SYS_prlimit64,
     SYS_getrusage,
     SYS_times,

@@ -99,7 +99,7 @@ fn terminals_take_no_typed_input() {
     assert_eq!(answer(libc::SYS_ioctl, &[0, libc::TIOCSTI]), refused(libc::EPERM));
     // The kernel looks at 32 bits only.
     assert_eq!(answer(libc::SYS_ioctl, &[0, libc::TIOCSTI | 1 << 40]), refused(libc::EPERM));
-    assert_eq!(answer(libc::SYS_ioctl, &[0, TIOCLINUX]), refused(libc::EPERM));
+    assert_eq!(answer(libc::SYS_ioctl, &[0, TIOCLINUX.into()]), refused(libc::EPERM));
     assert_eq!(answer(libc::SYS_ioctl, &[0, libc::TCGETS]), ALLOW);
 }
 
@@ -128,4 +128,23 @@ fn limits_and_personalities_are_ones_own() {
     assert_eq!(answer(libc::SYS_personality, &[0]), ALLOW);
     assert_eq!(answer(libc::SYS_personality, &[0xffff_ffff]), ALLOW);
     assert_eq!(answer(libc::SYS_personality, &[0x004_0000]), refused(libc::EPERM));
+}
+
+#[test]
+fn every_number_gets_the_answer_of_its_list() {
+    let conditional: Vec<i64> = conditions().into_iter().map(|(call, _)| call).collect();
+    for call in (0..2000).filter(|call| !conditional.contains(call)) {
+        let wanted = match (ALLOWED.contains(&call), REFUSED.contains(&call)) {
+            (true, _) => ALLOW,
+            (_, true) => refused(libc::EPERM),
+            _ => refused(libc::ENOSYS),
+        };
+        assert_eq!(answer(call, &[]), wanted, "call {call}");
+    }
+}
+
+#[test]
+fn the_filter_is_short() {
+    // The kernel runs it for every call number when a process loads it.
+    assert!(compile().unwrap().len() / 8 < 512, "{} instructions", compile().unwrap().len() / 8);
 }
