@@ -57,8 +57,9 @@ const STANDARD: [&str; 30] = [
     "subprocess",
     "typing",
 ];
-/// Packages worth their memory in every forked interpreter, in the order of import.
-const PACKAGES: [&str; 5] = ["numpy", "pandas", "matplotlib.pyplot", "scipy.stats", "seaborn"];
+/// Packages worth their place in every forked interpreter, in the order of import. Each shared library costs every fork
+/// a few microseconds, at its start and at its end: scipy.stats alone has as many as these three together.
+const PACKAGES: [&str; 3] = ["numpy", "pandas", "matplotlib.pyplot"];
 
 /// The image without packages: a virtual environment of two links and a file, so that what is installed beside the
 /// machine's Python cannot be imported.
