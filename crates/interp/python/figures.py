@@ -13,14 +13,14 @@ class PyplotWatch:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
+        if hasattr(spec, "loader") and hasattr(spec.loader, "exec_module"):
             execute = spec.loader.exec_module
 
             def exec_module(module):
                 execute(module)
                 self.attach(module)
 
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = disguised(exec_module, execute)  # tracebacks leave the import system out
         return spec
 
 
