@@ -14,6 +14,7 @@
 
 mod calls;
 mod config;
+mod detached;
 mod files;
 mod guards;
 mod lifetime;

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::calls;
 use crate::config::{Counts, Handle, Lease, SessionConfig};
+use crate::detached::Detached;
 use crate::files::Files;
 use crate::guards::{Counted, Lent, Reserved};
 use crate::lifetime::{Expiry, clamp};
@@ -104,12 +105,12 @@ impl Sessions {
             return Err(crowded("too many calls wait in this session"));
         };
         let counted = Counted::new(&self.inner);
-        let task = tokio::spawn(async move {
+        Detached::new(async move {
             let outcome = counted.inner.run_call(&session, place, &call).await;
             drop((hold, counted));
             outcome
-        });
-        task.await.unwrap_or_else(|error| Err(Fault::house(error)))
+        })
+        .await
     }
 
     /// Releases a session: answered at once, torn down behind. A call that runs in it is ended.
