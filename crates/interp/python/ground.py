@@ -15,7 +15,8 @@ Invariants
 - Whatever is needed after user code has run was looked up before: our builtins are a private copy, and functions of
   other modules are held by name in this namespace. Rebinding a builtin or emptying sys.modules does not reach us.
 - A process that user code forked never speaks on the frame socket.
-- SIGINT raises KeyboardInterrupt in user code, or in what runs on its behalf, and never in the loop below.
+- SIGINT raises KeyboardInterrupt in user code, or in what runs on its behalf, and never in the loop below. Other handlers of the
+  user's run during calls only.
 - A call that succeeds imports nothing and formats nothing.
 """
 

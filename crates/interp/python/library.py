@@ -9,16 +9,15 @@ class LateFinder:
 
     def find_spec(self, name, path=None, target=None):
         try:
-            folders = [entry or getcwd() for entry in (sys.path if path is None else path)]
-        except OSError:  # the working directory is gone
+            for folder in sys.path if path is None else path:
+                if path is None and folder.startswith((sys.prefix, sys.base_prefix)):
+                    continue  # the image's own: large, and read-only
+                finder = sys.path_importer_cache.get(folder or getcwd())
+                if hasattr(finder, "invalidate_caches"):
+                    finder.invalidate_caches()
+            return PathFinder.find_spec(name, path, target)
+        except (AttributeError, OSError, TypeError):  # an odd path, or a working directory that is gone
             return None
-        for folder in folders:
-            finder = sys.path_importer_cache.get(folder)
-            if path is None and folder.startswith((sys.prefix, sys.base_prefix)):
-                continue  # the image's own: large, and read-only
-            if hasattr(finder, "invalidate_caches"):
-                finder.invalidate_caches()
-        return PathFinder.find_spec(name, path, target)
 
 
 def getfile_for(sources):

@@ -38,9 +38,9 @@ class Worker:
     def after_fork(self):
         """In every process that is forked from here: it has no business with the daemon."""
         try:
+            self.link.socket.close()  # the object, too: it must not close the number again when that is another's
+        except BaseException:
             close(self.link.fd)
-        except OSError:
-            pass
 
     def on_interrupt(self, _signal, frame):
         """SIGINT. `frame` is where an exception would appear: in user code, or in what runs on its behalf."""
@@ -64,6 +64,8 @@ class Worker:
             self.streams.flush()
             self.disarm()
             self.busy = False
+            if getpid() != self.pid:  # forked by a hook of the user's, without our knowing
+                leave(0)
             self.link.send(DONE, DONE_BODY.pack(nonce, code, ended, hints, (cpu_ns() - begun) // 1000))
 
     def wait(self):
@@ -265,11 +267,9 @@ BASE = {Worker.serve.__code__, Worker.call.__code__}
 
 
 def serve(frame_fd):
-    """Serves the daemon's calls on a locked-down process's descriptors; never returns."""
-    end, broken, say = leave, EXIT_BROKEN, write
+    """Serves the daemon's calls on a locked-down process's descriptors; never returns. The daemon says what 71 means."""
+    end, broken = leave, EXIT_BROKEN
     try:
         Worker(frame_fd).serve()
-    except BaseException as error:
-        say(2, ("ringfence: the interpreter's own loop failed: %r\n" % (error,)).encode("utf-8", "replace"))
     finally:
         end(broken)

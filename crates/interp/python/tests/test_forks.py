@@ -34,6 +34,13 @@ class Forks(Case):
         self.ok("import ctypes, os\nlibc = ctypes.CDLL(None)\npid = libc.fork()\nif pid: print('parent', os.waitpid(pid, 0)[1])\nelse: print('child')", "child\nparent 0\n")
         self.ok("print('alive')", "alive\n")
 
+    def test_a_fork_in_a_hook(self):
+        for fork in ("os.fork()", "libc.fork()"):
+            session = self.session()
+            result = session.run("import ctypes, os, sys\nlibc = ctypes.CDLL(None)\ndef hook(*a):\n    pid = %s\n    if pid: os.waitpid(pid, 0)\nsys.excepthook = hook\n1/0" % fork)
+            self.assertEqual((result.code, result.stderr), (1, ""))
+            self.assertEqual(session.run("print('mine')").stdout, "mine\n")
+
     def test_files_that_a_child_leaves_open_are_written(self):
         self.ok("import os\npid = os.fork()\nif pid == 0:\n    f = open('left', 'w'); f.write('text'); g = open('bytes', 'wb'); g.write(b'raw')\nelse: os.waitpid(pid, 0)")
         self.ok("print(open('left').read(), open('bytes').read())", "text raw\n")

@@ -90,6 +90,10 @@ class Imports(Case):
         self.fails("import os, shutil\nos.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())\nimport no_such_module_here", "ModuleNotFoundError: No module named 'no_such_module_here'")
         self.ok("print('alive')", "alive\n")
 
+    def test_an_odd_path_changes_nothing(self):
+        self.ok("import sys, pathlib\nsys.path.insert(0, pathlib.Path('.'))\nsys.path.append(5)\nsys.path.append('/no/such/place')")
+        self.fails("import no_such_module_here", "ModuleNotFoundError: No module named 'no_such_module_here'")
+
     def test_an_error_inside_a_module_shows_the_module(self):
         self.ok("open('bad.py', 'w').write('1/0')")
         result = self.fails("import bad", "ZeroDivisionError: division by zero")
