@@ -1,6 +1,8 @@
 //! What the gate adds to a call: the same calls to a trivial backend, straight and through the gate, side by side.
 //!
-//! `cargo run --release -p ringfence-gate --example latency [CALLS] [CLIENTS]`; with usage recorded, as in production.
+//! `cargo run --release -p ringfence-gate --example latency [CALLS] [CLIENTS] [MICROS]`; with usage recorded, as in
+//! production. MICROS is the CPU time that a call takes at the backend: 0 shows the gate alone, some hundreds what it
+//! takes from the throughput of a backend that works.
 
 #![expect(clippy::indexing_slicing, reason = "a measuring program may panic")]
 
@@ -10,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -22,6 +25,9 @@ use ringfence_gate::{Gate, GateConfig, Pace, Policy, UsageConfig};
 use ringfence_grant::{Algorithm, Ceilings, Grant, GrantId, KeySet, SigningKey, Tools};
 use ringfence_op::WorkspaceId;
 
+/// What a call takes at the backend.
+static WORK_MICROS: AtomicUsize = AtomicUsize::new(0);
+
 type Failed = Box<dyn Error + Send + Sync>;
 
 const RESULT: &str = r#"{"tool_use_id":"t","execution_time_ms":0,"result_block":{"type":"code_execution_tool_result","tool_use_id":"t","content":{"type":"code_execution_result","stdout":"2\n","stderr":"","return_code":0,"content":[]}},"limit_exceeded":null,"usage":{"cpu_ms":0,"memory_peak_bytes":1000,"stdout_bytes":2,"stderr_bytes":0}}"#;
@@ -31,6 +37,7 @@ fn main() -> Result<(), Failed> {
     let number =
         |place: usize, default| std::env::args().nth(place).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (calls, clients): (usize, usize) = (number(1, 5000), number(2, 8));
+    WORK_MICROS.store(number(3, 0), Ordering::Relaxed);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let folder = std::env::temp_dir().join(format!("ringfence-latency-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -175,7 +182,12 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
         "/health" => (200, r#"{"status":"ok","session_count":1,"max_sessions":100}"#),
         _ => (200, RESULT),
     };
+    let works = request.uri().path().ends_with("/exec");
     let _read = request.into_body().collect().await;
+    let (began, work) = (Instant::now(), WORK_MICROS.load(Ordering::Relaxed) as u128);
+    while works && began.elapsed().as_micros() < work {
+        std::hint::spin_loop();
+    }
     let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     answer.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));

@@ -63,18 +63,16 @@ impl IdKeys {
         }
     }
 
-    /// The id of a session for this workspace's eyes.
-    pub(crate) fn seal(&self, workspace: &WorkspaceId, place: &Place) -> Result<String, GateError> {
+    /// The id of a session for this workspace's eyes; `None` where the kernel gives no random bytes.
+    pub(crate) fn seal(&self, workspace: &WorkspaceId, place: &Place) -> Option<String> {
         let mut nonce = [0_u8; NONCE_BYTES];
-        getrandom::fill(&mut nonce).map_err(|_| GateError::Random)?;
-        let name_bytes = u8::try_from(place.backend.len()).map_err(|_| GateError::Random)?;
+        getrandom::fill(&mut nonce).ok()?;
+        // Names of the list have 63 bytes at most, an address behind one 47.
+        let name_bytes = u8::try_from(place.backend.len()).ok()?;
         let plain = [&[name_bytes][..], place.backend.as_bytes(), place.session.as_bytes()].concat();
         let bound = bound_to(workspace);
-        let key = self.0.first().ok_or(GateError::Random)?;
-        let sealed = key
-            .encrypt(XNonce::from_slice(&nonce), Payload { msg: &plain, aad: &bound })
-            .map_err(|_| GateError::Random)?;
-        Ok(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
+        let sealed = self.0.first()?.encrypt(XNonce::from_slice(&nonce), Payload { msg: &plain, aad: &bound }).ok()?;
+        Some(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
     /// What an id says, if it was sealed with one of the keys for this workspace.

@@ -172,7 +172,7 @@ async fn taken(shared: &Shared, asked: &Asked, backend: &Backend, handle: &[u8])
         }
     }
     let id = shared.id_keys.seal(&asked.grant.workspace, &place);
-    let id = id.map_err(|_| Denial::House("no random bytes"))?;
+    let id = id.ok_or(Denial::House("the session's id cannot be made"))?;
     members.set("session_id", quoted(&id));
     let handle = crate::answer::json(StatusCode::CREATED, members.write());
     Ok(Leased { place, handle })

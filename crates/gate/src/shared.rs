@@ -65,7 +65,7 @@ impl Shared {
     ) -> Result<Request<Body>, Denial> {
         let mut request = Request::new(body);
         *request.method_mut() = asked.method.clone();
-        *request.uri_mut() = backend.url.join(path).ok_or(Denial::House("the backend's URL cannot be made"))?;
+        *request.uri_mut() = backend.url.join(path).ok_or(Denial::Ambiguous("the path and its query are too long"))?;
         let proof = self.proof.as_ref();
         *request.headers_mut() = headers::to_backend(&asked.headers, unread, &asked.request_id, &asked.grant, proof);
         Ok(request)
