@@ -68,6 +68,9 @@ fn header_of(encoded: &str) -> Result<(Algorithm, String), Refusal> {
         return Err(Refusal::TooLarge);
     }
     let bytes = decode(encoded, "its header is no base64url")?;
+    if bytes.len() > HEADER_BYTES_MAX {
+        return Err(Refusal::TooLarge);
+    }
     let header = json::object(&bytes).ok_or(Refusal::Malformed("its header is no plain JSON object"))?;
     if header.member("crit").is_some() {
         return Err(Refusal::Critical);
