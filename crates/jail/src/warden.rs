@@ -80,6 +80,9 @@ fn watch(socket: &OwnedFd, config: KeeperConfig) -> Result<Watched, SetupFailure
     raise_descriptors();
     let needed = caps::SETUID | caps::SETGID | caps::SYS_ADMIN;
     let privileged = caps::effective().at(StepName::KeeperSelf, nothing)? & needed == needed;
+    if privileged {
+        check_range(&config)?;
+    }
     let layout = if config.cgroups {
         cgroup::sweep();
         let name = cgroup::subtree_name().at(StepName::KeeperSelf, nothing)?;
@@ -224,6 +227,20 @@ fn lay_out(first: &[BorrowedFd<'_>], fds: &[OwnedFd], program: BorrowedFd<'_>) -
     let program = process::adopt(end - 1)?;
     rustix::io::fcntl_setfd(&program, rustix::io::FdFlags::CLOEXEC)?;
     Ok(program)
+}
+
+/// The range must hold the daemon's id, and none that the host itself uses.
+fn check_range(config: &KeeperConfig) -> Result<(), SetupFailure> {
+    const HOST_IDS: u32 = 65_536;
+    let (base, count) = (config.id_base, config.id_count);
+    if base < HOST_IDS || count <= keeper::DAEMON_ID || base.checked_add(count).is_none() {
+        let detail = format!(
+            "{count} ids from {base}; it must begin at {HOST_IDS} or later, hold more than {} and end below 2^32",
+            keeper::DAEMON_ID
+        );
+        return Err(SetupFailure { step: StepName::FleetMap, errno: libc::EINVAL, detail });
+    }
+    Ok(())
 }
 
 /// Writes the fleet's maps: a range from `base`, or this process's own ids alone.

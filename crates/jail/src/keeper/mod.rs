@@ -70,7 +70,7 @@ use outbox::Outbox;
 use zygote::{Starter, Zygote};
 
 /// The daemon's id inside a fleet that has a range.
-const DAEMON_ID: u32 = 65_533;
+pub(crate) const DAEMON_ID: u32 = 65_533;
 
 /// An image as the keeper holds it.
 struct Image {

@@ -359,7 +359,12 @@ impl Keeper {
         }
         let Some(zygote) = self.zygote_mut(index) else { return Ok(()) };
         zygote.process = None;
-        for cell in std::mem::take(&mut zygote.in_flight) {
+        let mut lost = std::mem::take(&mut zygote.in_flight);
+        if zygote.failures >= ZYGOTE_FAILURES_MAX {
+            // It does not come up: what waits for it has waited for nothing.
+            lost.extend(zygote.queue.drain(..).map(|fork| fork.cell));
+        }
+        for cell in lost {
             self.outbox.push(FromKeeper::WorkerFailed { cell, errno: 0 }, Vec::new());
         }
         Ok(())

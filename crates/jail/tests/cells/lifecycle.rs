@@ -36,17 +36,14 @@ fn fifty_cells_leave_nothing() {
     let mut keeper = Keeper::start(&python());
     let baseline = |keeper: &Keeper| {
         let inner = keeper.inner_pid();
-        let lines = |path: String| fs::read_to_string(path).unwrap().lines().count();
+        let mounts = fs::read_to_string(format!("/proc/{inner}/mountinfo")).unwrap().lines().count();
         let fds = fs::read_dir(format!("/proc/{inner}/fd")).map_or(0, Iterator::count);
         let groups: usize = keeper.cgroups().iter().map(|folder| fs::read_dir(folder).unwrap().count()).sum();
-        (
-            descendants(keeper.launched.pid).len(),
-            lines(format!("/proc/{inner}/mountinfo")),
-            lines("/proc/self/mountinfo".into()),
-            fds,
-            groups,
-        )
+        (descendants(keeper.launched.pid).len(), mounts, fds, groups)
     };
+    // One cell first: the keeper lets go of what it sent with `Ready` only after that was heard.
+    let first = keeper.cell(0);
+    keeper.destroy(first.number);
     let before = baseline(&keeper);
     for round in 0..10 {
         let mut cells: Vec<Cell> = (0..5).map(|_| keeper.cell(0)).collect();
@@ -60,7 +57,7 @@ fn fifty_cells_leave_nothing() {
             keeper.destroy(cell.number);
         }
     }
-    until("the baseline", || baseline(&keeper) == before);
+    until(&format!("the baseline {before:?}"), || baseline(&keeper) == before);
     let processes = descendants(keeper.launched.pid);
     assert_eq!(keeper.end(), 0);
     assert!(processes.iter().all(|pid| !lives(*pid)));
@@ -281,9 +278,13 @@ fn failed_starts_say_why() {
     assert!(detail.contains("/no/such/folder"), "{detail}");
 
     if is_root() {
-        let mut config = python();
-        config.id_base = u32::MAX - 5;
-        assert_eq!(setup(&config).0, StepName::FleetMap);
+        for (base, count) in [(u32::MAX - 5, 65_536), (0, 65_536), (1_000_000_000, 1000)] {
+            let mut config = python();
+            (config.id_base, config.id_count) = (base, count);
+            let (step, detail, _) = setup(&config);
+            assert_eq!(step, StepName::FleetMap);
+            assert!(detail.contains(&base.to_string()), "{detail}");
+        }
     }
     assert_eq!(children(std::process::id()), before);
 }
@@ -316,7 +317,7 @@ pub(crate) fn measure() -> ExitCode {
     for (name, mut times) in times {
         times.sort();
         let at = |part: usize| times[times.len() * part / 100].as_micros();
-        println!("{name}: p50 {} us, p90 {} us, p99 {} us", at(50), at(90), at(99));
+        println!("{name}: least {} us, p50 {} us, p90 {} us, p99 {} us", at(0), at(50), at(90), at(99));
     }
     assert_eq!(keeper.end(), 0);
     ExitCode::SUCCESS

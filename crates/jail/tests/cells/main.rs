@@ -3,6 +3,15 @@
 //! The program plays the daemon, the keeper (`keeper SOCKET CONFIG`, as the product's hidden subcommand), and the same
 //! tests as an ordinary user (`as-user`). `measure` prints how long things take and asserts nothing. It takes a part of a test's name as a filter, and `--list`.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test program: what does not hold is to panic, and it prints its own results"
+)]
+
 mod driver;
 mod kill;
 mod lifecycle;

@@ -5,6 +5,7 @@ use std::fs;
 
 use ringfence_frame::init::FromInit;
 use ringfence_frame::keeper::{Limiter, Meters};
+use ringfence_jail::KeeperConfig;
 use serde_json::{Value, json};
 
 use crate::Test;
@@ -19,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("memory_is_bounded", memory_is_bounded),
     ("processes_are_bounded", processes_are_bounded),
     ("limits_reach_the_kernel", limits_reach_the_kernel),
+    ("without_cgroups_rlimits_hold", without_cgroups_rlimits_hold),
 ];
 
 const PROBE: &str = include_str!("probe.py");
@@ -205,7 +207,10 @@ print(fill(lambda: os.write(tmp, bytes(1 << 20)))) if (tmp := os.open('/tmp/big'
 }
 
 fn memory_is_bounded() {
-    let mut config = config(vec![host_root()]);
+    memory_is_bounded_with(config(vec![host_root()]));
+}
+
+fn memory_is_bounded_with(mut config: KeeperConfig) {
     config.limits.memory_bytes = 256 << 20;
     let mut keeper = Keeper::start(&config);
     let mut cell = keeper.cell(0);
@@ -224,7 +229,11 @@ fn memory_is_bounded() {
 }
 
 fn processes_are_bounded() {
-    let mut keeper = keeper();
+    processes_are_bounded_with(&config(vec![host_root()]));
+}
+
+fn processes_are_bounded_with(config: &KeeperConfig) {
+    let mut keeper = Keeper::start(config);
     let mut cell = keeper.cell(0);
     let many = "import os, errno
 made = 0
@@ -244,6 +253,20 @@ except OSError as error: print(errno.errorcode[error.errno], 80 < made <= 100)";
     let (count, all) = cell.kill_since(0, 0);
     assert!(count > 80 && !all, "{count}");
     assert_eq!(cell.print("echo lives"), "lives\n");
+    keeper.end();
+}
+
+fn without_cgroups_rlimits_hold() {
+    let mut config = config(vec![with_python(host_root())]);
+    config.cgroups = false;
+    memory_is_bounded_with(config.clone());
+    processes_are_bounded_with(&config);
+    let mut keeper = Keeper::start(&config);
+    assert_eq!(keeper.launched.limiter, Limiter::Rlimits);
+    assert!(keeper.cgroups().is_empty());
+    let cell = keeper.cell(0);
+    let seen: Value = serde_json::from_str(&keeper.worker(cell.number).run(PROBE)).unwrap();
+    holds(&seen, &keeper);
     keeper.end();
 }
 
