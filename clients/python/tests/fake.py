@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Union
 
 
 @dataclass

@@ -215,15 +215,20 @@ def session_count(url):
 
 def test_a_forgotten_session_is_released(server_url, run_python):
     before = session_count(server_url)
-    code = (
-        "import threading, ringfence\n"
-        "dropped = ringfence.Session(); dropped.run('1'); count = ringfence.Client().health()['session_count']\n"
-        "del dropped\n"
-        "for thread in threading.enumerate():\n    thread is threading.main_thread() or thread.join(10)\n"
-        "assert ringfence.Client().health()['session_count'] == count - 1\n"
-        "held = ringfence.Session(); held.run('1')\n"
-        "print(held.id)\n"
-    )
+    code = """
+import threading, ringfence
+client = ringfence.Client()
+dropped = ringfence.Session()
+dropped.run("1")
+count = client.health()["session_count"]
+del dropped
+[thread.join(10) for thread in threading.enumerate() if thread is not threading.main_thread()]
+assert client.health()["session_count"] == count - 1
+client.close()
+held = ringfence.Session()
+held.run("1")
+print(held.id)
+"""
     done = run_python(code, RINGFENCE_URL=server_url)
     assert (done.returncode, done.stderr) == (0, "")
     with pytest.raises(ringfence.SessionGone), ringfence.Session(server_url, session_id=done.stdout.strip()) as session:

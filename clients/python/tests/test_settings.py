@@ -61,7 +61,15 @@ def test_what_no_header_may_hold_is_refused_without_being_shown(token):
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:80", "ftp://host", "http://", "http://host?x", "http://host#x", "http://user:hush@host", "http://["],
+    [
+        "127.0.0.1:80",
+        "ftp://host",
+        "http://",
+        "http://host?x",
+        "http://host#x",
+        "http://user:hush@host",
+        "http://host:port",
+    ],
 )
 def test_unusable_urls_are_refused(url):
     with pytest.raises(ValueError, match="base URL") as raised:
