@@ -189,10 +189,20 @@ impl Backends {
 
     /// Keeps the table as the list and DNS say, for ever. A list that is wrong changes nothing.
     pub(crate) async fn follow(self: &Arc<Self>, resolve_every: Duration) {
+        let (mut in_force, mut seen): (Vec<Listed>, Option<Vec<Listed>>) = (Vec::new(), None);
         loop {
             let this = Arc::clone(self);
             match tokio::task::spawn_blocking(move || this.listed()).await {
-                Ok(Ok(listed)) => self.apply(resolved(&listed).await),
+                Ok(Ok(listed)) => {
+                    // A file that is just being written may read as a shorter list: a change counts when it is seen
+                    // twice, and a list of nothing never does.
+                    let settled = seen.as_ref().is_none_or(|seen| *seen == listed) && !listed.is_empty();
+                    seen = Some(listed.clone());
+                    if settled {
+                        in_force = listed;
+                    }
+                    self.apply(resolved(&in_force).await);
+                }
                 Ok(Err(error)) => tracing::error!(%error, "the list of backends is wrong: the last good one stays"),
                 Err(_) => tracing::error!("the list of backends could not be read"),
             }

@@ -52,6 +52,7 @@ async fn every_lease_and_call_is_one_record() {
     *backend.state.sessions_max.lock().unwrap() = 0;
     assert_eq!(gate.call("POST /sessions", &grant, "").await.status, 503);
     control.until(|books| books.records.len() == 8).await;
+    gate.end().await;
     let books = control.books.lock().unwrap();
     books.balance();
     let mut records: Vec<Value> = books.records.values().map(|(record, _)| record.clone()).collect();
@@ -136,13 +137,15 @@ async fn a_control_plane_that_is_down_or_dies_gets_everything_once() {
     control.books.lock().unwrap().balance();
     // A clean end and another start: nothing is sent again.
     gate.end().await;
-    let came = control.books.lock().unwrap().came;
+    let batches = control.books.lock().unwrap().batches.len();
     let gate = TestGate::start(metered(&world, &control, world.config(&[&backend]))).await;
     assert_eq!(gate.execute(&grant, &id, "x").await.status, 200);
     control.until(|books| books.records.len() == 42).await;
+    gate.end().await;
     let books = control.books.lock().unwrap();
     books.balance();
-    assert_eq!(books.came, came + 1);
+    // One that was taken as the gate ended may come again, under its own key.
+    assert_eq!(books.batches.len(), batches + 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,6 +179,7 @@ async fn a_full_spool_refuses_leases_and_calls_and_nothing_else() {
     assert_eq!(refused, done, "what is not recorded does not run");
     control.feels(Mood::Takes);
     control.until(|books| books.records.len() == done + 1).await;
+    gate.end().await;
     control.books.lock().unwrap().balance();
 }
 
@@ -237,6 +241,7 @@ async fn a_torn_or_damaged_spool_loses_the_damaged_lines_alone() {
     let gate = TestGate::start(metered(&world, &control, world.config(&[&backend]))).await;
     gate.execute(&grant, &id, "x").await;
     control.until(|books| books.records.len() == 7).await;
+    gate.end().await;
     let books = control.books.lock().unwrap();
     books.balance();
     assert_eq!((books.calls("ok").len(), books.calls("unknown").len()), (5, 1));

@@ -130,6 +130,7 @@ pub fn document() -> Value {
     bad_headers(&mut cases, &keys);
     bad_signatures(&mut cases, &keys);
     bad_claims(&mut cases, &keys);
+    bad_objects_parties_and_times(&mut cases, &keys);
     let set: Value = serde_json::from_str(&key_set(&keys).to_json()).unwrap();
     let private = |key: &TestKey| serde_json::from_str::<Value>(&key.jwk).unwrap();
     json!({
@@ -332,6 +333,10 @@ fn bad_claims(cases: &mut Cases, keys: &Keys) {
         shown.truncate(40);
         cases.refused(&format!("{name} is {shown}"), "claim", ed(&with(&[(name, value)])));
     }
+}
+
+fn bad_objects_parties_and_times(cases: &mut Cases, keys: &Keys) {
+    let ed = |claims: &str| keys.ed25519.token(&keys.ed25519.header().to_string(), claims);
     let twice = with(&[]).replacen('{', r#"{"sub":"team-b","#, 1);
     cases.refused("sub twice", "malformed", ed(&twice));
     cases.refused("sub twice, once escaped", "malformed", ed(&with(&[]).replacen('{', r#"{"s\u0075b":"team-b","#, 1)));
