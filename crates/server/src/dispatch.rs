@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::body::Incoming;
+use hyper::header::ORIGIN;
 use hyper::{HeaderMap, Method, Request, Response};
 use ringfence_op::{Fault, FaultKind, SessionId};
 use tokio::sync::Semaphore;
@@ -179,11 +180,15 @@ fn finish(mut response: Response<Body>, request_id: &RequestId, busy: Busy) -> R
 }
 
 fn admit<B>(app: &App<B>, headers: &HeaderMap) -> Result<(), Refusal> {
+    let wants = |detail| Err(Refusal::Fault(Fault::new(FaultKind::Unauthorized, detail)));
     match &app.token {
-        Some(token) if !token.admits(headers) => Err(Refusal::Fault(Fault::new(
-            FaultKind::Unauthorized,
-            "this server wants a credential: send `Authorization: Bearer <token>`",
-        ))),
+        Some(token) if !token.admits(headers) => {
+            wants("this server wants a credential: send `Authorization: Bearer <token>`")
+        }
+        // Any web page could have its reader's browser send this to a server on the reader's own machine.
+        None if headers.contains_key(ORIGIN) => {
+            wants("a request of a web page (it has an `Origin`) needs a credential, and this server has none set up")
+        }
         _ => Ok(()),
     }
 }

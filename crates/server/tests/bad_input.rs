@@ -142,6 +142,17 @@ fn the_credential_is_wanted_everywhere_but_for_watching() {
     server.ask("POST", &format!("/sessions/{id}/files"), &headers, &form).refused(401);
 }
 
+/// Without a token, whoever reaches the port may use it; a web page in a browser on this machine reaches it too.
+#[test]
+fn a_web_page_is_no_caller_of_a_server_without_a_token() {
+    let page = ("Origin", "http://attacker.example");
+    let open = TestServer::with(DoorLimits::default(), None);
+    open.ask("POST", "/sessions", &[page, ("Content-Type", "text/plain")], b"{}").refused(401);
+    assert_eq!(open.ask("POST", "/sessions", &[], b"{}").status, 201);
+    let guarded = TestServer::with(DoorLimits::default(), Some("s3cret"));
+    assert_eq!(guarded.ask("POST", "/sessions", &[page, ("Authorization", "Bearer s3cret")], b"{}").status, 201);
+}
+
 /// Heads that HTTP itself forbids: refused or cut off, never taken for something else.
 #[test]
 fn heads_that_are_none() {
