@@ -93,7 +93,7 @@ async fn serve(
     tokio::select! {
         () = interp.closed() => return Err(keeper_died()),
         ended = &mut door => return conclude(ended),
-        () = told.to_end() => {}
+        () = told.end() => {}
     }
     tracing::info!("shutting down: no more leases; running calls may go on for {:?}", config.shutdown_grace);
     let ending = async {
@@ -105,7 +105,7 @@ async fn serve(
     tokio::select! {
         ended = &mut door => conclude(ended),
         () = ending => Ok(()),
-        () = told.to_end() => {
+        () = told.end() => {
             tracing::warn!("ended at once by a second signal");
             Ok(())
         }
@@ -131,7 +131,7 @@ impl Told {
         Ok(Told { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
     }
 
-    async fn to_end(&mut self) {
+    async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -1,5 +1,13 @@
 //! Nothing is left behind: processes, mounts, cgroups, descriptors, folders.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringfence_testkit::{Footprint, Server, ServerOptions, User, daemon_descriptors, descendants, eventually};

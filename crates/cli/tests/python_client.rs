@@ -2,6 +2,14 @@
 //!
 //! Needs a package index that pip can reach: without one this test fails and says so, since it then shows nothing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -22,8 +22,11 @@ pub(crate) use connection::{Connection, VARIABLES, connection_args};
 /// What a command does.
 pub(crate) type Run = fn(&ArgMatches) -> ExitCode;
 
+/// A command's line of the command line.
+type Line = fn() -> Command;
+
 /// Every command: its line of the command line, and what it does.
-const COMMANDS: &[(fn() -> Command, Run)] = &[
+const COMMANDS: &[(Line, Run)] = &[
     (run::command, run::run),
     (exec::command, exec::run),
     (session::command, session::run),
