@@ -130,6 +130,9 @@ def receive(link):
 def lock_down(config, seccomp, identity, descriptors):
     """In the child: enters the cell and gives everything up. Returns the worker's frame socket."""
     pidfd, frame, out, err, *cgroups = descriptors
+    # The cell's other processes see this one, some of them under the same user. Until it holds nothing of the zygote's
+    # (the log, the link, the wake-up pipe), none of them may reach its descriptors through /proc.
+    prctl(PR_SET_DUMPABLE, 0)
     for procs in cgroups:
         os.write(procs, b"0")
     try:
@@ -151,7 +154,6 @@ def lock_down(config, seccomp, identity, descriptors):
     os.environ.clear()
     os.environ.update(config["environment"])
     os.setsid()
-    prctl(PR_SET_DUMPABLE, 1)  # lost with the change of user; without it a program cannot look at itself in /proc
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     load_seccomp(seccomp)
     verify(identity)
@@ -164,6 +166,7 @@ def lock_down(config, seccomp, identity, descriptors):
     os.dup2(err, 2)
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    prctl(PR_SET_DUMPABLE, 1)  # without it a program cannot look at itself in /proc
     return kept
 
 

@@ -5,7 +5,13 @@ use ringfence_session::{Lease, Sessions};
 
 use crate::{SESSIONS_MAX, bash, lease, python, release, try_call};
 
-crate::cases![a_full_house_says_when_to_come_back, produced_files_are_named, an_edit_names_its_file, nothing_is_left];
+crate::cases![
+    a_full_house_says_when_to_come_back,
+    produced_files_are_named,
+    an_edit_names_its_file,
+    nothing_is_left,
+    a_newborn_interpreter_shows_nothing_of_its_parent,
+];
 
 async fn a_full_house_says_when_to_come_back(sessions: Sessions) {
     let mut ids = Vec::new();
@@ -72,4 +78,41 @@ async fn nothing_is_left(sessions: Sessions) {
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the list of descriptors").count()
+}
+
+/// Writes down what each new process holds as its descriptor 4: where the zygote has its link to the keeper.
+const SPY: &str = r#"
+import os
+found, seen, last = open("found", "w"), set(), os.getpid()
+open("watching", "w").close()
+while True:
+    for pid in range(last + 1, last + 4):
+        try:
+            held = os.readlink("/proc/%d/fd/4" % pid)
+        except PermissionError:
+            last = pid - 1
+            continue
+        except OSError:
+            continue
+        if held not in seen:
+            seen.add(held)
+            print(pid, held, file=found, flush=True)
+"#;
+
+async fn a_newborn_interpreter_shows_nothing_of_its_parent(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    let start = format!(
+        "import os, subprocess, sys, time\nopen('spy.py', 'w').write({SPY:?})\n\
+         spy = subprocess.Popen([sys.executable or 'python3', 'spy.py'], start_new_session=True)\n\
+         while not os.path.exists('watching'): time.sleep(0.01)\nprint(spy.poll())"
+    );
+    assert_eq!(python(&sessions, id, &start).await.report.stdout, "None\n");
+    for _ in 0..40 {
+        python(&sessions, id, "import os; os._exit(3)").await;
+        assert_eq!(python(&sessions, id, "print(1)").await.report.stdout, "1\n");
+    }
+    let seen = "import os; print([os.kill(int(p), 0) for p in os.listdir('/proc') if p.isdigit() \
+                and b'spy.py' in open('/proc/%s/cmdline' % p, 'rb').read()], open('found').read())";
+    assert_eq!(python(&sessions, id, seen).await.report.stdout, "[None] \n", "the spy lives, and saw nothing");
+    release(&sessions, id).await;
 }
