@@ -187,12 +187,12 @@ def test_a_refused_connection_is_tried_again(flavour, fake):
             listening.join()
             connection, _ = taken.accept()
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n" + b'{"status": 1} ')
+            connection.sendall(b'HTTP/1.1 201 OK\r\nContent-Length: 19\r\n\r\n{"session_id": "s"}')
             connection.close()
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert flavour.client(url).health() == {"status": 1}
+        assert flavour.session(url).open().id == "s"
         thread.join()
 
 
@@ -269,7 +269,7 @@ def test_a_notebook_shows_no_markup_of_the_session(session, fake):
     content = {"stdout": "<script>1</script>", "stderr": "<b>", "return_code": 1, "content": entries}
     result = answer(session, fake, executed(content, limit_exceeded="<i>", interpreter_restarted=True, files_omitted=3))
     png = b"\x89PNG\r\n\x1a\n..."
-    contents = [png, b"<svg onload=x>", b"GIF89a" + b"." * (_limits.FIGURE_BYTES_MAX - 6)]
+    contents = [png, b"<svg onload=x>", b"GIF89a"]
     fake.on("GET", "/files", *[Reply(body=content) for content in contents])
     assert list(result.figures()) == ['"><b>.png', "no.png", "big.gif"]
     shown = result._repr_mimebundle_()
@@ -283,6 +283,19 @@ def test_a_notebook_shows_no_markup_of_the_session(session, fake):
     )
     long = answer(session, fake, executed({"stdout": "x" * (_limits.SHOWN_CHARS_MAX + 5)}))._repr_mimebundle_()
     assert long["text/plain"].startswith("[5 characters before are not shown]\nx")
+
+
+def test_a_figure_that_cannot_be_had_does_not_hide_the_others(fake):
+    entries = [{"file_id": name, "filename": name} for name in ("huge.png", "gone.png", "good.png")]
+    fake.on("POST", "/exec", executed({"content": entries}))
+    png = b"\x89PNG\r\n\x1a\n"
+    huge = Reply(body=png + b"." * _limits.FIGURE_BYTES_MAX)
+    fake.on("GET", "/files", huge, Reply(404), Reply(body=png), huge)
+    with ringfence.Session(fake.url) as session:
+        result = session.run("pass")
+        assert "files: huge.png, gone.png" in result._repr_mimebundle_()["text/html"]
+        with pytest.raises(ringfence.AnswerError, match="larger than"):
+            result.figures()
 
 
 def test_answers_are_bounded():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fake import Reply, executed
@@ -138,4 +140,20 @@ def test_concurrent_first_calls_share_one_lease(fake):
             await session.close()
 
     asyncio.run(both())
+    assert fake.count()["POST /sessions"] == 1
+
+
+def test_first_calls_of_threads_share_one_lease(fake):
+    never = threading.Event()
+
+    def lease(asked):
+        # Time for a second lease, which must not come.
+        never.wait(0.2)
+        return Reply(201, {"session_id": "s"})
+
+    fake.on("POST", "/sessions", lease)
+    with ThreadPoolExecutor(2) as pool, ringfence.Client(fake.url) as client:
+        session = client.session()
+        assert all(result.ok for result in pool.map(session.run, ["1", "2"]))
+        session.close()
     assert fake.count()["POST /sessions"] == 1

@@ -39,7 +39,6 @@ LocalPath = Union[str, "os.PathLike[str]"]
 Content = Union[LocalPath, bytes, IO[bytes]]
 """What can be uploaded: the path of a local file, bytes, or an open binary file, which is sent from its beginning."""
 
-CREATE_SESSION = "CreateSession"
 _SUCCESS = range(200, 300)
 
 
@@ -105,7 +104,7 @@ class Attempts:
         if isinstance(error, CapacityError):
             delay = limits.CAPACITY_PAUSE_SECONDS if error.retry_after is None else error.retry_after
             delay = max(delay, limits.RETRY_PAUSE_SECONDS)
-            if self._call.operation != CREATE_SESSION or now + delay > self._room_until:
+            if now + delay > self._room_until:
                 raise error
             return delay
         failure = self._named(error)
@@ -157,14 +156,8 @@ def lease(
         idle_timeout_seconds=None if idle_timeout is None else _whole_seconds(idle_timeout),
         max_lifetime_seconds=None if max_lifetime is None else _whole_seconds(max_lifetime),
     )
-    return Call(
-        CREATE_SESSION,
-        "POST",
-        "/sessions",
-        lambda: Parsed(CREATE_SESSION, SessionHandle.read),
-        {"json": hints},
-        wait=wait,
-    )
+    name = "CreateSession"
+    return Call(name, "POST", "/sessions", lambda: Parsed(name, SessionHandle.read), {"json": hints}, wait=wait)
 
 
 def describe(session_id: str) -> Call[SessionHandle]:

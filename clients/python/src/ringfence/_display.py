@@ -6,7 +6,7 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ._limits import FIGURE_BYTES_MAX, FIGURES_MAX, SHOWN_CHARS_MAX
+from ._limits import FIGURES_MAX, SHOWN_CHARS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,7 @@ def figures(outcome: Outcome[F]) -> list[F]:
 
 def _media_type(content: bytes) -> str:
     """What the picture is by its first bytes; empty where it is none that is shown."""
-    shown = len(content) <= FIGURE_BYTES_MAX
-    return next((kind for magic, kind in _MAGIC.items() if shown and content.startswith(magic)), "")
+    return next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), "")
 
 
 def _tail(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, overload
 from . import _calls as calls
 from . import _display
 from ._answers import Json, Listing, Outcome, ProducedFile, SessionHandle, StoredFile
-from ._errors import RingfenceError
+from ._errors import AnswerError, NotFound, RingfenceError
 from ._limits import FIGURE_BYTES_MAX, RELEASE_SECONDS_MAX, TIMEOUT_SECONDS
 from ._session import SessionBase
 from ._transport import Transport
@@ -56,17 +56,27 @@ class Result(Outcome[OutputFile]):
     """What a call came to: streams, status, and the files that it produced. Notebooks show it with its figures."""
 
     def figures(self) -> dict[str, bytes]:
-        """The pictures (PNG, JPEG, GIF) among `files`, by name: fetched once, then kept."""
+        """The pictures (PNG, JPEG, GIF) among `files`, by name: at most 8, fetched once, then kept.
+
+        Raises:
+            AnswerError: When one is larger than 8 MiB.
+        """
         for file in _display.figures(self):
-            if file.filename not in self._figures:
-                call = calls.read_file(file._session._ready(), file.filename, FIGURE_BYTES_MAX)
-                self._figures[file.filename] = file._session._client._transport.send(call)
+            self._fetch(file)
         return self._figures
 
+    def _fetch(self, file: OutputFile) -> None:
+        if file.filename not in self._figures:
+            session = file._session
+            call = calls.read_file(session._ready(), file.filename, FIGURE_BYTES_MAX)
+            self._figures[file.filename] = session._client._transport.send(call)
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        # A figure that cannot be fetched any more is named among the files.
+        # A figure that is too large, or cannot be fetched any more, is named among the files.
         with contextlib.suppress(RingfenceError):
-            self.figures()
+            for file in _display.figures(self):
+                with contextlib.suppress(AnswerError, NotFound):
+                    self._fetch(file)
         return super()._repr_mimebundle_(include, exclude)
 
 
