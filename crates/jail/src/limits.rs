@@ -1,5 +1,6 @@
 //! Bounds of this room.
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// The longest keeper configuration that is read, bytes.
@@ -50,3 +51,14 @@ pub(crate) const KILL_ROUNDS_STOPPED: u32 = 4;
 pub(crate) const KILL_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Processes of a cell that one scan lists; the cell's own limit is below it.
 pub(crate) const PROCESSES_LISTED_MAX: usize = 65_536;
+/// Inotify instances of a cell, as `/proc/sys/user` takes it. The kernel also counts them for the host's user, who has
+/// 128 unless told otherwise: a hundred cells leave some for the host.
+pub(crate) const INOTIFY_INSTANCES_MAX: &CStr = c"1";
+/// Inotify watches of a cell, counted likewise.
+pub(crate) const INOTIFY_WATCHES_MAX: &CStr = c"512";
+/// Signals queued with a value, and timers, of a cell; counted likewise.
+pub(crate) const SIGNALS_PENDING_MAX: u64 = 512;
+/// Bytes of POSIX message queues of a cell; counted likewise.
+pub(crate) const MESSAGE_QUEUE_BYTES_MAX: u64 = 8 << 10;
+/// Bytes of locked memory; some kinds are counted likewise.
+pub(crate) const LOCKED_BYTES_MAX: u64 = 64 << 10;

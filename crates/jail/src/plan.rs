@@ -9,6 +9,10 @@ use ringfence_op::{CellLimits, RootSpec, RootSymlink};
 use ringfence_sys::limit::ResourceLimit;
 use rustix::mount::MountFlags;
 
+use crate::limits::{
+    INOTIFY_INSTANCES_MAX, INOTIFY_WATCHES_MAX, LOCKED_BYTES_MAX, MESSAGE_QUEUE_BYTES_MAX, SIGNALS_PENDING_MAX,
+};
+
 /// The user and group of a cell's processes, as they see themselves.
 pub(crate) const CELL_ID: u32 = 1000;
 /// The host name of every cell.
@@ -51,6 +55,8 @@ pub(crate) enum Step {
     /// A line for uid_map and gid_map alike.
     CellMap(CString),
     Descriptors,
+    /// Writes this number to a file of init's own `/proc`; a kernel without the file counts nothing.
+    KernelCount(&'static CStr, &'static CStr),
     ResourceLimit(ResourceLimit),
     BoundCapabilities,
     DropCapabilities,
@@ -97,6 +103,10 @@ pub(crate) fn cell(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
         Step::Dumpable(true),
         Step::UserNamespace,
         Step::CellMap(CString::new(format!("{CELL_ID} {} 1", facts.owner_id))?),
+        // The kernel counts these for the user of the host who made the fleet, whatever the id in the cell: a cell
+        // that took them all would leave none to other cells, nor to the host.
+        Step::KernelCount(c"sys/user/max_inotify_instances", INOTIFY_INSTANCES_MAX),
+        Step::KernelCount(c"sys/user/max_inotify_watches", INOTIFY_WATCHES_MAX),
         Step::Descriptors,
     ]);
     steps.extend(resource_limits(facts.limits, facts.cgroups).into_iter().map(Step::ResourceLimit));
@@ -151,7 +161,14 @@ pub(crate) fn zygote(root: &Path, spec: &RootSpec) -> Result<Vec<Step>, NulError
 /// Limits of every process of a cell; memory and processes only where no cgroup holds them.
 pub(crate) fn resource_limits(limits: &CellLimits, cgroups: bool) -> Vec<ResourceLimit> {
     let limit = |resource, value| ResourceLimit { resource, soft: value, hard: value };
-    let mut list = vec![limit(libc::RLIMIT_CORE, 0), limit(libc::RLIMIT_NOFILE, limits.open_files)];
+    let mut list = vec![
+        limit(libc::RLIMIT_CORE, 0),
+        limit(libc::RLIMIT_NOFILE, limits.open_files),
+        // Counted for the cell, but also for the user of the host who made the fleet.
+        limit(libc::RLIMIT_SIGPENDING, SIGNALS_PENDING_MAX),
+        limit(libc::RLIMIT_MSGQUEUE, MESSAGE_QUEUE_BYTES_MAX),
+        limit(libc::RLIMIT_MEMLOCK, LOCKED_BYTES_MAX),
+    ];
     if !cgroups {
         list.push(limit(libc::RLIMIT_AS, limits.memory_bytes));
         // Init is one more.
@@ -244,6 +261,22 @@ mod tests {
             assert!(places.is_sorted(), "{steps:?}");
             assert_eq!(steps.last(), Some(&Step::LoadFilter));
         }
+    }
+
+    #[test]
+    fn counts_of_the_hosts_user_are_limited_in_the_cells_namespace() {
+        for single_id in [false, true] {
+            let steps = plan(single_id, true);
+            let count = place(&steps, &Step::KernelCount(c"sys/user/max_inotify_instances", INOTIFY_INSTANCES_MAX));
+            let map = steps.iter().position(|step| matches!(step, Step::CellMap(_))).unwrap();
+            assert!(
+                map < count
+                    && count < place(&steps, &Step::Descriptors)
+                    && count < place(&steps, &Step::DropCapabilities)
+            );
+        }
+        let limits = resource_limits(&CellLimits::default(), true);
+        assert!(limits.iter().any(|one| one.resource == libc::RLIMIT_SIGPENDING && one.hard == SIGNALS_PENDING_MAX));
     }
 
     #[test]

@@ -127,6 +127,8 @@ step_names! {
     ExecPython = 53, "start Python";
     /// mkdir in /tmp.
     SharedFolder = 54, "make a folder in /tmp";
+    /// Files of /proc/sys/user.
+    KernelCount = 55, "limit what the kernel counts for the host's user";
 }
 
 #[cfg(test)]

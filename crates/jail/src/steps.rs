@@ -1,6 +1,7 @@
 //! Executing a plan in the child. Between clone and the end of this nothing allocates, locks or formats; what fails
 //! goes back to the keeper as eight bytes, (step, errno).
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -137,6 +138,7 @@ impl Run<'_> {
             Step::Dumpable(yes) => process::dumpable(*yes),
             Step::UserNamespace => namespace::unshare(namespace::Namespaces::USER),
             Step::CellMap(line) => self.map(line.to_bytes()),
+            Step::KernelCount(file, most) => self.count(file, most.to_bytes()),
             Step::Descriptors => self.lay_out(),
             Step::ResourceLimit(one) => limit::set(*one),
             Step::BoundCapabilities => caps::bound(0),
@@ -163,6 +165,15 @@ impl Run<'_> {
             rustix::io::write(&file, text)?;
         }
         Ok(())
+    }
+
+    fn count(&self, file: &CStr, most: &[u8]) -> io::Result<()> {
+        let proc = self.proc.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        match openat(proc, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => rustix::io::write(&file, most).map(drop).map_err(io::Error::from),
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn lay_out(&mut self) -> io::Result<()> {
@@ -201,6 +212,7 @@ fn name(step: &Step) -> StepName {
         Step::Dumpable(_) => StepName::Dumpable,
         Step::UserNamespace => StepName::UserNamespace,
         Step::CellMap(_) => StepName::CellMap,
+        Step::KernelCount(..) => StepName::KernelCount,
         Step::Descriptors => StepName::Descriptors,
         Step::ResourceLimit(_) => StepName::ResourceLimit,
         Step::BoundCapabilities => StepName::BoundCapabilities,

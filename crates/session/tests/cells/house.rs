@@ -11,6 +11,7 @@ crate::cases![
     an_edit_names_its_file,
     nothing_is_left,
     a_newborn_interpreter_shows_nothing_of_its_parent,
+    what_the_kernel_counts_for_the_host_is_not_used_up_by_one,
 ];
 
 async fn a_full_house_says_when_to_come_back(sessions: Sessions) {
@@ -115,4 +116,26 @@ async fn a_newborn_interpreter_shows_nothing_of_its_parent(sessions: Sessions) {
                 and b'spy.py' in open('/proc/%s/cmdline' % p, 'rb').read()], open('found').read())";
     assert_eq!(python(&sessions, id, seen).await.report.stdout, "[None] \n", "the spy lives, and saw nothing");
     release(&sessions, id).await;
+}
+
+/// Takes what there is of inotify instances, queued signals and timers; says whether there was any, and an end.
+const TAKE_ALL: &str = "
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+def many(take):
+    count = 0
+    while count < 5000 and take() >= 0: count += 1
+    return 0 < count < 5000
+print(many(libc.inotify_init), many(lambda: libc.sigqueue(os.getpid(), 40, ctypes.c_void_p(1))))
+";
+
+async fn what_the_kernel_counts_for_the_host_is_not_used_up_by_one(sessions: Sessions) {
+    let ids = [lease(&sessions).await, lease(&sessions).await, lease(&sessions).await];
+    for id in ids {
+        assert_eq!(python(&sessions, id, TAKE_ALL).await.report.stdout, "True True\n");
+    }
+    for id in ids {
+        release(&sessions, id).await;
+    }
 }
