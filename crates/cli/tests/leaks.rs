@@ -10,11 +10,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringfence_testkit::{Footprint, Server, ServerOptions, User, daemon_descriptors, descendants, eventually};
+use ringfence_testkit::{
+    Footprint, Server, ServerOptions, User, cgroups_of, daemon_descriptors, descendants, eventually, mounts,
+};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-/// Mounts and cgroups belong to the machine: one test at a time may count them.
+/// Mounts belong to the machine: one test at a time may count them.
 static COUNTING: Mutex<()> = Mutex::new(());
 
 fn counting() -> MutexGuard<'static, ()> {
@@ -47,13 +49,31 @@ fn use_a_session(server: &Server, rounds: usize) {
     }
 }
 
-/// Everything of the server's is gone: its processes, mounts and cgroups.
-fn all_gone(pids: &[u32], before: &Footprint, pid: u32) {
-    eventually("every process is gone", || pids.iter().all(|pid| !is_there(*pid)).then_some(()));
-    eventually("mounts and cgroups are back where they were", || {
-        let now = Footprint::of(pid);
-        (now.mounts == before.mounts && now.cgroups == before.cgroups).then_some(())
-    });
+/// What a server had that must be gone in the end.
+struct Held {
+    pids: Vec<u32>,
+    mounts_before: Vec<String>,
+}
+
+impl Held {
+    /// Of a server that runs; `mounts_before` are those from before its start.
+    fn by(server: &Server, mounts_before: Vec<String>) -> Self {
+        let pids = descendants(server.pid());
+        let has_cgroups = server.ready_line("limits").unwrap().starts_with("cgroup");
+        assert_eq!(has_cgroups, !cgroups_of(&pids).is_empty(), "what is looked for is there while the server runs");
+        assert!(pids.len() > 3, "{pids:?}");
+        Held { pids, mounts_before }
+    }
+
+    fn processes_are_gone(&self) {
+        eventually("every process is gone", || self.pids.iter().all(|pid| !is_there(*pid)).then_some(()));
+    }
+
+    fn all_is_gone(&self) {
+        self.processes_are_gone();
+        eventually("its cgroups are gone", || cgroups_of(&self.pids).is_empty().then_some(()));
+        eventually("mounts are as they were", || (mounts() == self.mounts_before).then_some(()));
+    }
 }
 
 fn is_there(pid: u32) -> bool {
@@ -79,15 +99,13 @@ fn two_hundred_sessions_leave_nothing() {
 #[test]
 fn a_drained_shutdown_leaves_nothing() {
     let _counting = counting();
-    let nothing = Footprint::of(0);
+    let mounts_before = mounts();
     let mut server = start();
     let mut client = server.client();
-    let mut session = client.lease(&json!({}));
-    session.bash("sleep 1000 > /dev/null 2>&1 &");
-    let pids = descendants(server.pid());
-    assert!(!pids.is_empty());
+    client.lease(&json!({})).bash("sleep 1000 > /dev/null 2>&1 &");
+    let held = Held::by(&server, mounts_before);
     assert!(server.stop().success());
-    all_gone(&pids, &nothing, 0);
+    held.all_is_gone();
 }
 
 #[test]
@@ -106,33 +124,32 @@ fn a_killed_keeper_leaves_nothing() {
 }
 
 fn killed(whom: impl Fn(&Server) -> u32) {
-    let nothing = Footprint::of(0);
+    let mounts_before = mounts();
     let mut server = start();
     let mut client = server.client();
-    let mut session = client.lease(&json!({}));
-    session.bash("sleep 1000 > /dev/null 2>&1 &");
-    let pids = descendants(server.pid());
+    client.lease(&json!({})).bash("sleep 1000 > /dev/null 2>&1 &");
+    let held = Held::by(&server, mounts_before);
     kill(whom(&server));
     server.wait();
-    eventually("every process is gone", || pids.iter().all(|pid| !is_there(*pid)).then_some(()));
+    held.processes_are_gone();
     // What the dead could not take away, such as a cgroup, the next start does.
     let mut next = start();
     assert_eq!(next.client().lease(&json!({})).python("print(1)"), "1\n");
     assert!(next.stop().success());
-    all_gone(&pids, &nothing, 0);
+    held.all_is_gone();
 }
 
 #[test]
 fn an_ordinary_users_server_leaves_nothing() {
     let _counting = counting();
-    let nothing = Footprint::of(0);
+    let mounts_before = mounts();
     let mut options = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence"));
     if rustix::process::geteuid().is_root() {
         options = options.user(User::Other(43_211));
     }
     let mut server = options.start();
     use_a_session(&server, 5);
-    let pids = descendants(server.pid());
+    let held = Held::by(&server, mounts_before);
     assert!(server.stop().success());
-    all_gone(&pids, &nothing, 0);
+    held.all_is_gone();
 }

@@ -17,17 +17,18 @@ pub struct Footprint {
     pub processes: Vec<String>,
     /// Mounts in the machine's own mount namespace that name `ringfence`.
     pub mounts: Vec<String>,
-    /// cgroup folders of the server's.
-    pub cgroups: BTreeSet<PathBuf>,
+    /// How many cgroup folders it has; those of cells come and go under new names.
+    pub cgroups: usize,
 }
 
 impl Footprint {
     /// Of the server with this process id.
     #[must_use]
     pub fn of(pid: u32) -> Self {
-        let mut processes: Vec<_> = descendants(pid).into_iter().filter_map(name_of).collect();
+        let pids = descendants(pid);
+        let mut processes: Vec<_> = pids.iter().copied().filter_map(name_of).collect();
         processes.sort();
-        Footprint { processes, mounts: mounts(), cgroups: cgroups() }
+        Footprint { processes, mounts: mounts(), cgroups: cgroups_of(&pids).len() }
     }
 }
 
@@ -81,23 +82,32 @@ fn name_of(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
-fn mounts() -> Vec<String> {
+/// The mounts of the machine's own mount namespace that name `ringfence`.
+#[must_use]
+pub fn mounts() -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let is_ours = |line: &&str| line.split(' ').nth(4).is_some_and(|target| target.contains("ringfence"));
     table.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-/// Every cgroup folder in any hierarchy that is named for a ringfence server.
-fn cgroups() -> BTreeSet<PathBuf> {
+/// Every cgroup folder in any hierarchy that is, or lies in, one that a keeper with one of these process ids made:
+/// `ringfence-PID-STARTTIME`. Other servers may run on the machine meanwhile.
+#[must_use]
+pub fn cgroups_of(keepers: &[u32]) -> BTreeSet<PathBuf> {
+    let is_theirs = |name: &str| {
+        let owner = name.strip_prefix("ringfence-").and_then(|rest| rest.split('-').next()?.parse().ok());
+        owner.is_some_and(|pid: u32| keepers.contains(&pid))
+    };
     let mut found = BTreeSet::new();
-    let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
-    while let Some(folder) = waiting.pop() {
+    let mut waiting = vec![(PathBuf::from("/sys/fs/cgroup"), false)];
+    while let Some((folder, inside)) = waiting.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name().to_string_lossy().starts_with("ringfence") {
+                let theirs = inside || is_theirs(&entry.file_name().to_string_lossy());
+                if theirs {
                     found.insert(entry.path());
                 }
-                waiting.push(entry.path());
+                waiting.push((entry.path(), theirs));
             }
         }
     }

@@ -17,5 +17,5 @@ mod leaks;
 mod server;
 
 pub use client::{Answer, Client, Session};
-pub use leaks::{Footprint, daemon_descriptors, descendants, eventually};
+pub use leaks::{Footprint, cgroups_of, daemon_descriptors, descendants, eventually, mounts};
 pub use server::{Server, ServerOptions, User, shared_state_dir};
