@@ -201,7 +201,9 @@ class Worker:
             if isinstance(error, SystemExit):
                 code = error.code
                 if code is None or isinstance(code, int):
-                    return EXITED, 0 if code is None else int(code) & 0xFF, 0
+                    number = 0 if code is None else int(code)
+                    # As Python itself: what is no C long counts as -1.
+                    return EXITED, number & 0xFF if -(1 << 63) <= number < 1 << 63 else 255, 0
                 self.say("%s\n" % (code,))
                 return EXITED, 1, 0
             self.show(error)

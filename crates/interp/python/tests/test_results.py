@@ -7,6 +7,10 @@ from harness import DISK, EXITED, INTERRUPTED, MEMORY, PROCESSES, RAISED, Case
 
 
 class Outcomes(Case):
+    def test_an_exit_code_that_fits_no_long_is_no_success(self):
+        for code in ("2**70", "-(2**70)", "2**63"):
+            self.assertEqual(self.s.run("import sys; sys.exit(%s)" % code).code, 255)
+
     def test_variables_imports_and_functions_live_on(self):
         self.ok("import math\nx = 41\ndef f(n): return n + x")
         self.ok("print(f(1), math.pi > 3)", "42 True\n")
@@ -16,7 +20,7 @@ class Outcomes(Case):
         self.ok("print(before)", "1\n")
 
     def test_exit_codes_are_those_of_a_process(self):
-        for code, expected in (("", 0), ("None", 0), ("0", 0), ("3", 3), ("256", 0), ("-1", 255), ("True", 1), ("2**70 + 5", 5)):
+        for code, expected in (("", 0), ("None", 0), ("0", 0), ("3", 3), ("256", 0), ("-1", 255), ("True", 1), ("2**70 + 5", 255)):
             result = self.s.run("import sys; sys.exit(%s)" % code)
             self.assertEqual((result.code, result.ended, result.stderr), (expected, EXITED, ""), code)
         for call in ("exit()", "quit()", "raise SystemExit"):
