@@ -353,11 +353,14 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets go of an interpreter that is dead, and starts the next one behind.
+    /// Lets go of an interpreter that is dead, and starts the next one behind; not while a killing goes on, which
+    /// would take the newborn for one of those that it is after: then the next call starts it.
     pub(crate) fn replace_worker(&mut self, worker: &Worker) {
         self.untold_loss = true;
         worker.pipes().retire(&mut self.leftovers);
-        self.start_worker();
+        if self.killing.is_none() {
+            self.start_worker();
+        }
     }
 
     fn start_worker(&mut self) {

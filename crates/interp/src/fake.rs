@@ -1,7 +1,7 @@
 //! A keeper, an init and interpreters that run in threads of the test and do what the code that they are given says.
 //!
 //! Code of the interpreter: `print TEXT`, `raise TEXT`, `die STATUS`, `forge`, `shut`, `wrong`, `hang` (until SIGINT),
-//! `stubborn` (until SIGKILL), `late TEXT` (written when the call is over). Commands of the shell: `say TEXT`,
+//! `stubborn` (until SIGKILL), `swarm` (the same, and what it started is slow to kill), `late TEXT` (written when the call is over). Commands of the shell: `say TEXT`,
 //! `exit STATUS`, `hang`, `refuse`, `crowded` (is refused until others were killed), `hold TEXT` (a process in the background writes when the next command starts).
 
 use std::collections::HashMap;
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,6 +22,7 @@ use ringfence_sys::packet;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::interp::{Interp, InterpConfig};
+use crate::limits::KILL_ANSWER_WAIT_MAX;
 
 /// The test's end: what happened in the threads.
 pub(crate) struct Fake {
@@ -36,6 +38,8 @@ struct Cell {
     keeper: Arc<OwnedFd>,
     /// Where the interpreter that lives hears of signals.
     signals: Arc<Mutex<Option<Sender<i32>>>>,
+    /// What the next killing is after forks as fast as it is killed.
+    swarm: Arc<AtomicBool>,
     written: Sender<()>,
 }
 
@@ -100,8 +104,13 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
         match ToKeeper::decode(&buffer[..length]).unwrap() {
             ToKeeper::MakeCell { cell, .. } => {
                 let (init, theirs) = packet::pair().unwrap();
-                let made =
-                    Cell { id: cell, keeper: Arc::clone(&keeper), signals: Arc::default(), written: written.clone() };
+                let made = Cell {
+                    id: cell,
+                    keeper: Arc::clone(&keeper),
+                    signals: Arc::default(),
+                    swarm: Arc::default(),
+                    written: written.clone(),
+                };
                 let for_init = made.clone();
                 thread::spawn(move || serve_init(&theirs, &for_init));
                 cells.insert(cell, made);
@@ -179,6 +188,13 @@ fn serve_init(socket: &OwnedFd, cell: &Cell) {
                 if let Some((hung, _out)) = hanging.take() {
                     answer(FromInit::Exited { token: hung, status: 9, cpu_us: 5 });
                 }
+                if cell.swarm.swap(false, Ordering::SeqCst) {
+                    // Longer than an answer waits; whoever is born meanwhile is among those that are killed.
+                    thread::sleep(KILL_ANSWER_WAIT_MAX + Duration::from_millis(300));
+                    if let Some(to) = &*cell.signals.lock().unwrap() {
+                        let _ = to.send(9);
+                    }
+                }
                 killed = true;
                 answer(FromInit::Killed { token, count: 1, all: false });
             }
@@ -223,7 +239,8 @@ fn serve_worker(cell: &Cell, descriptors: Vec<OwnedFd>, signals: &Receiver<i32>)
                 frame.write_all(&done(nonce, 0, 0)).unwrap();
             }
             "shut" => frame.shutdown(std::net::Shutdown::Both).unwrap(),
-            "hang" | "stubborn" => loop {
+            "hang" | "stubborn" | "swarm" => loop {
+                cell.swarm.store(verb == "swarm", Ordering::SeqCst);
                 match (verb, signals.recv().unwrap()) {
                     (_, 9) => return 9,
                     ("hang", 2) => {

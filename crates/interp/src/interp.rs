@@ -77,6 +77,10 @@ impl Interp {
     /// # Errors
     /// When none could be made in time, or none is made any more.
     pub async fn lease(&self, image: u32) -> Result<Cell, LeaseError> {
+        // The pool hears of each cell's end a moment later: what is ready in it may be dead with the keeper.
+        if self.shared.keeper.status().borrow().closed {
+            return Err(LeaseError::KeeperGone);
+        }
         self.pool.lease(image as usize).await
     }
 

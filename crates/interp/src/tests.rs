@@ -106,6 +106,16 @@ async fn a_program_that_ignores_the_interrupt_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killing_that_outlasts_its_call_does_not_take_the_next_interpreter() {
+    let fake = Fake::start(1);
+    let mut cell = fake.interp.lease(0).await.unwrap();
+    let report = python(&mut cell, "swarm", SHORT).await;
+    assert_eq!((report.return_code, report.interpreter_restarted), (124, true), "{report:?}");
+    assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
+    assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_can_interrupt() {
     let fake = Fake::start(1);
     let mut cell = fake.interp.lease(0).await.unwrap();
