@@ -150,7 +150,8 @@ mod tests {
     fn members_are_held_to_their_bounds() {
         let good = Policy { enabled: true, timeout_seconds_max: Some(60), ..Policy::closed() };
         good.check().unwrap();
-        let wrong: [(&str, fn(&mut Policy)); 9] = [
+        type Spoil = fn(&mut Policy);
+        let wrong: [(&str, Spoil); 9] = [
             ("tools", |policy| policy.tools.clear()),
             ("tools", |policy| policy.tools = vec!["a".to_owned(), "a".to_owned()]),
             ("tools", |policy| policy.tools = vec!["Bash".to_owned()]),

@@ -1,0 +1,67 @@
+//! The control plane over real sockets, on a real SQLite and a real PostgreSQL: the same cases on both.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod backup;
+mod bad_input;
+mod grants;
+mod openapi;
+mod rotation;
+mod support;
+mod tokens;
+mod usage;
+mod workspaces;
+
+use support::{Database, Postgres, Setup};
+
+/// A case gets a control plane of its own on a database of its own.
+type Case = (&'static str, fn(&Setup));
+
+const CASES: &[Case] = &[
+    ("workspaces: made, listed, replaced, deleted", workspaces::lifecycle),
+    ("workspaces: pages", workspaces::pages),
+    ("workspaces: two writers", workspaces::two_writers),
+    ("tokens: shown once, revoked, each of its kind", tokens::lifecycle),
+    ("tokens: bound to workspaces", tokens::bound),
+    ("grants: what the policy says, or less", grants::from_policy),
+    ("grants: refused", grants::refused),
+    ("grants: the audit has ids, never the grant", grants::audited),
+    ("resolve: the hosted call", grants::resolve),
+    ("keys: a rotation without a hole", rotation::without_a_hole),
+    ("keys: revoked, at once, other algorithms", rotation::emergency),
+    ("keys: a replica, as after a restart", rotation::replicas),
+    ("keys: files", rotation::files),
+    ("usage: each record once", usage::once),
+    ("usage: several front doors at once", usage::at_once),
+    ("usage: sums and CSV", usage::sums),
+    ("usage: extremes", usage::extremes),
+    ("bad input: bodies, queries, paths, credentials", bad_input::refused),
+    ("bad input: broken connections", bad_input::broken),
+    ("start: again, and a newer schema", support::start_again),
+];
+
+fn run(databases: impl Fn() -> Database) {
+    for (name, case) in CASES {
+        println!("-- {name}");
+        let setup = Setup::new(databases());
+        case(&setup);
+    }
+}
+
+#[test]
+fn every_case_on_sqlite() {
+    run(|| Database::sqlite());
+}
+
+#[test]
+fn every_case_on_postgresql() {
+    let postgres = Postgres::start();
+    run(|| postgres.database());
+    assert!(postgres.end().success(), "PostgreSQL ended well");
+}
