@@ -1,0 +1,35 @@
+//! The attacks of `security/` against the real server: every one is held, as root and as an ordinary user.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Mutex, PoisonError};
+
+use ringfence_attack::catalogue;
+use ringfence_testkit::{ServerOptions, User};
+
+/// The id of `nobody`, an ordinary user of every machine.
+const NOBODY: u32 = 65_534;
+
+/// Each takes the machine's processors to their limit, and both judge by time that a second session is not kept waiting.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn every_attack_is_held(options: ServerOptions) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = options.start();
+    let report =
+        ringfence_attack::run(&format!("http://{}", server.address()), None, &catalogue().unwrap(), |_| ()).unwrap();
+    assert!(report.all_held(), "{}", report.to_text());
+}
+
+#[test]
+fn every_attack_is_held_as_whoever_runs_the_tests() {
+    every_attack_is_held(ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")));
+}
+
+/// Without cgroups: memory is bounded for each process and CPU is not, and yet nobody else suffers.
+#[test]
+fn every_attack_is_held_as_an_ordinary_user() {
+    let options = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence"));
+    let root = rustix::process::geteuid().is_root();
+    every_attack_is_held(if root { options.user(User::Other(NOBODY)) } else { options });
+}
