@@ -92,7 +92,8 @@ impl ServeArguments {
 /// Variables that look like settings and are none, as after a slip of the pen.
 pub(crate) fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let of_clients = |name: &String| client_commands::VARIABLES.contains(&name.as_str());
+    let of_others = [client_commands::VARIABLES, crate::control::VARIABLES];
+    let of_clients = |name: &String| of_others.iter().any(|names| names.contains(&name.as_str()));
     let is_known = |name: &String| {
         name == CONFIG_VARIABLE || of_clients(name) || SETTINGS.iter().any(|row| row.variable() == *name)
     };

@@ -180,7 +180,8 @@ fn config(matches: &ArgMatches) -> GateConfig {
     }
 }
 
-fn observe(matches: &ArgMatches) {
+/// Logs go to standard error, for whoever supervises us.
+pub(crate) fn observe(matches: &ArgMatches) {
     // The command line takes no other level.
     let level = text(matches, "log-level").parse().unwrap_or(tracing::Level::INFO);
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);

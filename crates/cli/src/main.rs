@@ -15,6 +15,7 @@ mod bench;
 mod check;
 mod client_commands;
 mod config;
+mod control;
 mod failure;
 mod gate;
 mod limits;

@@ -37,6 +37,6 @@ pub use api::openapi;
 pub use config::{Clock, Config, DatabaseUrl};
 pub use error::ControlError;
 pub use policy::{Policy, PolicyFault};
-pub use secret::{create_private, read_private, read_secret_line};
+pub use secret::{create_private, make_admin_token, read_private, read_secret_line};
 pub use serve::Control;
 pub use store::backup;

@@ -72,6 +72,15 @@ pub fn create_private(path: &Path, content: &[u8]) -> Result<(), ControlError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
+/// Makes the file of an admin's token: 256 random bits.
+///
+/// # Errors
+/// As [`create_private`].
+pub fn make_admin_token(path: &Path) -> Result<(), ControlError> {
+    let token = crate::random::secret("rfad_")?;
+    create_private(path, Zeroizing::new(format!("{}\n", token.as_str())).as_bytes())
+}
+
 /// The same for a file that may be there.
 pub(crate) fn ensure_private(path: &Path) -> Result<(), ControlError> {
     match create_private(path, b"") {

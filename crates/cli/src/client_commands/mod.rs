@@ -35,6 +35,7 @@ const COMMANDS: &[(Line, Run)] = &[
     (crate::bench::command, crate::bench::run),
     (crate::attack::command, crate::attack::run),
     (crate::gate::command, crate::gate::run),
+    (crate::control::command, crate::control::run),
 ];
 
 /// For the command line.
