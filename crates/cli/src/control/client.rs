@@ -109,7 +109,7 @@ impl Plane {
         let answer = self.0.call(method, path, "application/json", body.as_bytes())?;
         if !(200..300).contains(&answer.status) {
             let parsed: Option<Value> = serde_json::from_slice(&answer.body).ok();
-            let detail = parsed.as_ref().and_then(|body| body["detail"].as_str()).unwrap_or("it gives no reason");
+            let detail = parsed.as_ref().and_then(|body| body.get("detail")?.as_str()).unwrap_or("it gives no reason");
             bail!("the control plane answered {}: {detail}", answer.status);
         }
         if answer.body_bytes > answer.body.len() as u64 {
@@ -131,8 +131,8 @@ impl Plane {
         let (mut entries, mut after) = (Vec::new(), String::new());
         loop {
             let page = self.json("GET", &format!("{path}?limit=1000&after={}", percent_encoded(&after)), None)?;
-            entries.extend(page[member].as_array().into_iter().flatten().cloned());
-            match page["next"].as_str() {
+            entries.extend(page.get(member).and_then(Value::as_array).into_iter().flatten().cloned());
+            match page.get("next").and_then(Value::as_str) {
                 // A page that does not go on would be asked for for ever.
                 Some(next) if next > after.as_str() => after = next.to_owned(),
                 _ => return Ok(json!({ member: entries })),
@@ -157,9 +157,9 @@ pub(super) fn run(group: &str, matches: &ArgMatches) -> anyhow::Result<()> {
         ("workspaces", "set") => {
             let path = of_id("/v1/workspaces");
             let mut now = plane.json("GET", &path, None)?;
-            let policy = policy::changed(inner, now["policy"].take())?;
+            let policy = policy::changed(inner, now.get_mut("policy").map(Value::take).unwrap_or_default())?;
             // Of the version that was read alone: a change meanwhile is not overwritten.
-            let (name, version) = (inner.get_one::<String>("name"), &now["version"]);
+            let (name, version) = (inner.get_one::<String>("name"), now.get("version"));
             plane.json("PUT", &path, Some(&json!({"name": name, "policy": policy, "version": version})))?
         }
         ("workspaces", _) => plane.json("DELETE", &of_id("/v1/workspaces"), None)?,
@@ -206,7 +206,7 @@ fn create_token(plane: &mut Plane, matches: &ArgMatches) -> anyhow::Result<Value
     let kept = (|| {
         let body = json!({"kind": text(matches, "kind"), "name": text(matches, "name"), "workspaces": workspaces});
         let mut made = plane.json("POST", "/v1/tokens", Some(&body))?;
-        let secret = made["token"].as_str().context("the control plane gave no token")?;
+        let secret = made.get("token").and_then(Value::as_str).context("the control plane gave no token")?;
         std::fs::write(&out, format!("{secret}\n")).with_context(|| out.display().to_string())?;
         made.as_object_mut().map(|made| made.remove("token"));
         Ok(made)

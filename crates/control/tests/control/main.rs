@@ -48,7 +48,7 @@ const CASES: &[Case] = &[
 
 fn run(databases: impl Fn() -> Database) {
     for (name, case) in CASES {
-        println!("-- {name}");
+        eprintln!("-- {name}");
         let setup = Setup::new(databases());
         case(&setup);
     }
@@ -56,7 +56,7 @@ fn run(databases: impl Fn() -> Database) {
 
 #[test]
 fn every_case_on_sqlite() {
-    run(|| Database::sqlite());
+    run(Database::sqlite);
 }
 
 #[test]
