@@ -11,6 +11,7 @@ program; then it looks at itself, and ends with status 70 if anything is not as 
 import builtins
 import ctypes
 import gc
+import io
 import json
 import os
 import random
@@ -265,6 +266,25 @@ def preload(modules):
             sys.stderr.write(f"ringfence: the zygote could not import {name}: {error}\n")
 
 
+def warm_up():
+    """Uses once what most programs use first: what these libraries then load and remember is shared by every fork."""
+    pandas, pyplot = sys.modules.get("pandas"), sys.modules.get("matplotlib.pyplot")
+    try:
+        if pandas is not None:
+            table = pandas.read_csv(io.StringIO("key,value\na,1.5\nb,2.5\na,3.5\n"))
+            repr(table.groupby("key")["value"].mean())
+            repr(table.describe())
+        if pyplot is not None:
+            figure, axes = pyplot.subplots()
+            axes.plot([1, 2, 3], [2, 3, 5], label="line")
+            axes.set_title("title")
+            axes.legend()
+            figure.savefig(io.BytesIO(), format="png")
+            pyplot.close(figure)
+    except Exception as error:
+        sys.stderr.write(f"ringfence: a preloaded library could not be used: {error}\n")
+
+
 def join_pages():
     """Puts the zygote's memory on huge pages where the kernel can (6.1 and later).
 
@@ -302,6 +322,7 @@ def main():
     import fcntl  # noqa: F401  (before the fork: nothing is imported on the way into a cell)
 
     preload(config["preloads"])
+    warm_up()
     if threads() != 1:
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)
