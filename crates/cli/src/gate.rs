@@ -44,6 +44,7 @@ pub(crate) fn command() -> Command {
         .arg(
             value("keys", "FILE|URL", "The control plane's key set (JWKS); an http:// URL is refreshed").required(true),
         )
+        .arg(seconds("keys-refresh", "60", "How often the key set is read again"))
         .arg(file("id-keys-file", "The keys that seal session ids (mode 0600)").required(true))
         .arg(
             value("backend", "NAME=URL", "A backend; dns+http://... is every address of its host. Repeatable")
@@ -175,7 +176,7 @@ fn config(matches: &ArgMatches) -> GateConfig {
             call_headroom: Duration::from_secs(seconds("call-headroom")),
             drain: Duration::from_secs(seconds("shutdown-grace")),
         },
-        pace: Pace::default(),
+        pace: Pace { keys_every: Duration::from_secs(seconds("keys-refresh").max(1)), ..Pace::default() },
         clock: None,
     }
 }
