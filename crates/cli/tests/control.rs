@@ -305,7 +305,12 @@ fn canaries(backend: &str) {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     plane.kill_and_start();
     let admin = line(&plane.path("c/admin-token"));
+    // A secret where an id belongs, or in a query.
+    let misplaced = format!("/v1/tokens/{}", line(&plane.path("gateway-token")));
+    let queried = format!("/v1/audit?token={admin}");
     for (method, path, token) in [
+        ("DELETE", misplaced.as_str(), admin.clone()),
+        ("GET", queried.as_str(), admin.clone()),
         ("POST", "/v1/grants", line(&plane.path("gateway-token"))),
         ("POST", "/v1/grants", admin.clone()),
         ("GET", "/v1/audit?limit=1000", admin.clone()),

@@ -34,6 +34,9 @@ pub(crate) struct Page {
     pub(crate) limit: i64,
 }
 
+/// Any number: what replicas must not do at once they do in turn by it.
+const LOCK: i64 = 0x7269_6e67_6665_6e63;
+
 /// The database.
 pub(crate) struct Store {
     pool: AnyPool,
@@ -69,6 +72,16 @@ impl Store {
             false => self.pool.begin().await,
         };
         begun.map_err(ControlError::database("beginning a transaction"))
+    }
+
+    /// The same, one after the other over all replicas: for what is decided by what is there.
+    pub(crate) async fn write_alone(&self) -> Result<Tx, ControlError> {
+        let mut transaction = self.write().await?;
+        if !self.sqlite {
+            let lock = sqlx::query("SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)").bind(LOCK);
+            lock.execute(&mut *transaction).await.map_err(ControlError::database("waiting for its turn"))?;
+        }
+        Ok(transaction)
     }
 
     /// Whether the database answers.

@@ -14,9 +14,12 @@ mod usage;
 mod workspaces;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
@@ -71,6 +74,23 @@ pub(crate) fn router(app: Shared) -> Router {
             (StatusCode::METHOD_NOT_ALLOWED, detail("this is not done here")).into_response()
         })
         .with_state(app)
+        .layer(axum::middleware::from_fn(told))
+}
+
+/// A line of the log for each request: its route, never its path, query or headers, which may hold what is no one's to
+/// read.
+async fn told(request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let answer = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let (status, micros) = (answer.status().as_u16(), begun.elapsed().as_micros());
+    match answer.status().is_success() && method == Method::GET {
+        true => tracing::debug!(%method, route, status, micros, "answered"),
+        false => tracing::info!(%method, route, status, micros, "answered"),
+    }
+    answer
 }
 
 /// The page that a request asks for.

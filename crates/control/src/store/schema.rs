@@ -8,17 +8,10 @@ use crate::error::ControlError;
 /// is a 64-bit integer, `@row` a number that counts up by itself, `@strict` what makes SQLite hold columns to their types.
 const STEPS: &[&str] = &[include_str!("schema/1.sql")];
 
-/// Any number: replicas that start at once take it in turn.
-const LOCK: i64 = 0x7269_6e67_6665_6e63;
-
 /// Brings the schema up to date, in one transaction.
 pub(super) async fn bring_up(store: &Store) -> Result<(), ControlError> {
     let doing = || ControlError::database("bringing its schema up to date");
-    let mut transaction = store.write().await?;
-    if !store.sqlite {
-        let lock = sqlx::query("SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)").bind(LOCK);
-        lock.execute(&mut *transaction).await.map_err(doing())?;
-    }
+    let mut transaction = store.write_alone().await?;
     let made = "CREATE TABLE IF NOT EXISTS schema_version (version @int NOT NULL) @strict";
     sqlx::raw_sql(&spelled(made, store.sqlite)).execute(&mut *transaction).await.map_err(doing())?;
     let found: Option<(i64,)> =

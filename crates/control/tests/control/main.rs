@@ -61,7 +61,11 @@ fn every_case_on_sqlite() {
 
 #[test]
 fn every_case_on_postgresql() {
-    let postgres = Postgres::start();
+    let mut postgres = Postgres::start();
     run(|| postgres.database());
+    eprintln!("-- the database is away for a while");
+    let setup = Setup::new(postgres.database());
+    usage::database_away(&setup, &mut postgres);
+    drop(setup);
     assert!(postgres.end().success(), "PostgreSQL ended well");
 }

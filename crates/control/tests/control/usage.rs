@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, NOON_MS, Setup, ask};
+use crate::support::{Answer, NOON_MS, Postgres, Setup, ask};
 
 pub(crate) fn record(id: &str) -> Value {
     json!({"id": id, "kind": "call", "at_ms": NOON_MS, "workspace": "team-a", "grant": "g", "backend": "b1",
@@ -180,4 +180,21 @@ pub(crate) fn extremes(setup: &Setup) {
     send(setup, &gate, "k2", &[late]).is(200);
     let report = setup.admin("GET /v1/usage?from=9999-12-31&to=9999-12-31", Value::Null).is(200);
     assert_eq!(report["rows"][0]["workspace"], "'; DROP TABLE usage_records; --");
+}
+
+/// Without its database it says that it cannot now, and goes on when it is back. A batch that was refused meanwhile is
+/// sent again and counts once.
+pub(crate) fn database_away(setup: &Setup, postgres: &mut Postgres) {
+    let gate = setup.token("gate", Value::Null);
+    send(setup, &gate, "k1", &[record("r1")]).is(200);
+    postgres.stop();
+    let away = send(setup, &gate, "k2", &[record("r2")]);
+    away.refused(503);
+    assert_eq!(away.header("retry-after"), Some("5"));
+    ask(setup.address(), "GET /ready", &[], b"").refused(503);
+    ask(setup.address(), "GET /health", &[], b"").is(200);
+    postgres.start_again();
+    assert_eq!(send(setup, &gate, "k2", &[record("r1"), record("r2")]).is(200)["new"], 1);
+    ask(setup.address(), "GET /ready", &[], b"").is(200);
+    assert_eq!(calls(setup), 2);
 }

@@ -23,8 +23,10 @@ pub(crate) struct Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         // SIGINT: connections are cut, and it ends in order.
-        signal(&self.child, rustix::process::Signal::INT);
-        let _reaped = self.child.wait();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal(&self.child, rustix::process::Signal::INT);
+            let _reaped = self.child.wait();
+        }
     }
 }
 
@@ -50,12 +52,22 @@ impl Postgres {
         make.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
         let made = make.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut serve = as_user(&programs.join("postgres"), user, folder.path());
-        serve.arg("-D").arg(&data).arg("-k").arg(folder.path()).args(["-h", "", "-F", "-c", "max_connections=100"]);
-        let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = serve(&programs, user, folder.path());
         let mut postgres = Postgres { folder, programs, user, child, made: AtomicU32::new(0) };
         postgres.wait();
         postgres
+    }
+
+    /// Ends it; its databases stay.
+    pub(crate) fn stop(&mut self) {
+        signal(&self.child, rustix::process::Signal::INT);
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Serves the same databases again.
+    pub(crate) fn start_again(&mut self) {
+        self.child = serve(&self.programs, self.user, self.folder.path());
+        self.wait();
     }
 
     /// Waits until it says that it is ready.
@@ -98,6 +110,13 @@ impl Postgres {
         signal(&self.child, rustix::process::Signal::INT);
         self.child.wait().unwrap()
     }
+}
+
+fn serve(programs: &Path, user: Option<(u32, u32)>, folder: &Path) -> Child {
+    let mut serve = as_user(&programs.join("postgres"), user, folder);
+    serve.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
+    serve.args(["-h", "", "-F", "-c", "max_connections=100"]);
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn as_user(program: &Path, user: Option<(u32, u32)>, folder: &Path) -> Command {
