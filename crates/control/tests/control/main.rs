@@ -18,7 +18,7 @@ mod tokens;
 mod usage;
 mod workspaces;
 
-use support::{Database, Postgres, Setup};
+use support::{Database, Postgres, Setup, watch};
 
 /// A case gets a control plane of its own on a database of its own.
 type Case = (&'static str, fn(&Setup));
@@ -47,11 +47,13 @@ const CASES: &[Case] = &[
 ];
 
 fn run(databases: impl Fn() -> Database) {
+    watch::begin();
     for (name, case) in CASES {
         eprintln!("-- {name}");
         let setup = Setup::new(databases());
         case(&setup);
     }
+    watch::nothing_found();
 }
 
 #[test]
@@ -67,5 +69,6 @@ fn every_case_on_postgresql() {
     let setup = Setup::new(postgres.database());
     usage::database_away(&setup, &mut postgres);
     drop(setup);
+    watch::nothing_found();
     assert!(postgres.end().success(), "PostgreSQL ended well");
 }

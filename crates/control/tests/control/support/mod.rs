@@ -2,6 +2,7 @@
 
 mod client;
 mod postgres;
+pub(crate) mod watch;
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -19,6 +20,8 @@ pub(crate) use client::{Answer, ask, raw};
 pub(crate) use postgres::Postgres;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef";
+/// PostgreSQL trusts its socket and does not ask for it; it is in the URL to be looked for.
+pub(crate) const PASSWORD: &str = "password-canary";
 pub(crate) const ISSUER: &str = "https://control.test";
 pub(crate) const AUDIENCE: &str = "https://door.test";
 /// Noon of 2027-01-15.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ringfence_control::DatabaseUrl;
 use tempfile::TempDir;
 
-use super::Database;
+use super::{Database, PASSWORD};
 
 pub(crate) struct Postgres {
     folder: TempDir,
@@ -100,7 +100,7 @@ impl Postgres {
         let made = create.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let socket = self.folder.path().display().to_string();
-        let text = format!("postgres:///{name}?host={socket}&user=postgres");
+        let text = format!("postgres:///{name}?host={socket}&user=postgres&password={PASSWORD}");
         let url = DatabaseUrl::parse(&text).unwrap();
         Database { url, sqlite: None, text, folder: tempfile::tempdir().unwrap() }
     }
