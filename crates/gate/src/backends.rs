@@ -7,7 +7,7 @@ mod list;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,8 @@ impl Backend {
 /// All backends of a gate.
 pub(crate) struct Backends {
     by_name: RwLock<BTreeMap<String, Arc<Backend>>>,
+    /// The list has been taken, and every DNS name in it answered, at least once.
+    complete: AtomicBool,
     turn: AtomicUsize,
     fixed: Vec<Listed>,
     file: Option<PathBuf>,
@@ -146,8 +148,8 @@ impl Backends {
         health_every: Duration,
     ) -> Result<Arc<Self>, GateError> {
         let fixed = options.iter().map(|text| list::from_option(text)).collect::<Result<Vec<_>, _>>()?;
-        let (by_name, turn) = (RwLock::default(), AtomicUsize::new(0));
-        let backends = Arc::new(Backends { by_name, turn, fixed, file, upstream, proof, health_every });
+        let (by_name, complete, turn) = (RwLock::default(), AtomicBool::new(false), AtomicUsize::new(0));
+        let backends = Arc::new(Backends { by_name, complete, turn, fixed, file, upstream, proof, health_every });
         if backends.listed()?.is_empty() {
             let reason = "there is none: give at least one";
             return Err(GateError::Value { what: "backend", value: String::new(), reason });
@@ -158,6 +160,11 @@ impl Backends {
     /// The backend of a name.
     pub(crate) fn backend(&self, name: &str) -> Option<Arc<Backend>> {
         self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Whether a name that is not known is nobody's: just after a start, a backend may not have been looked for yet.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
     }
 
     /// All of them.
@@ -266,6 +273,9 @@ impl Backends {
             }
             kept
         });
+        if members.iter().all(|members| !members.listed.dns || members.addresses.is_some()) {
+            self.complete.store(true, Ordering::Release);
+        }
     }
 
     fn enlist(self: &Arc<Self>, table: &mut BTreeMap<String, Arc<Backend>>, name: String, url: &Url, draining: bool) {

@@ -45,7 +45,10 @@ impl Shared {
     /// Where a session of the grant's workspace is.
     pub(crate) fn place(&self, grant: &Grant, id: &str) -> Result<(Place, Arc<Backend>), Denial> {
         let place = self.id_keys.open(&grant.workspace, id).ok_or(Denial::UnknownSession)?;
-        let backend = self.backends.backend(&place.backend).ok_or(Denial::UnknownSession)?;
+        // Whether every backend has been looked for is asked first: one may join between the two questions.
+        let complete = self.backends.are_complete();
+        let unknown = || if complete { Denial::UnknownSession } else { Denial::Unreachable };
+        let backend = self.backends.backend(&place.backend).ok_or_else(unknown)?;
         Ok((place, backend))
     }
 
