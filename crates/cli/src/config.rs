@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use ringfence_host::Choice;
 use ringfence_image::ImageKind;
-use ringfence_op::{CallLimits, CellLimits};
+use ringfence_op::{CallLimits, CellLimits, Tier};
 
 use crate::limits::{POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
 use crate::settings::Values;
@@ -18,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) state_dir: PathBuf,
     pub(crate) image: ImageKind,
+    pub(crate) tier: Choice,
+    pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
     pub(crate) token: Option<Token>,
     pub(crate) max_sessions: usize,
@@ -51,7 +54,10 @@ impl Config {
     /// # Errors
     /// The first value that cannot be, with where it came from.
     pub(crate) fn check(values: &Values) -> anyhow::Result<Self> {
+        let (tier, tier_min) = tier(values)?;
         Ok(Config {
+            tier,
+            tier_min,
             listen: values.parse("listen", |text| text.parse().ok())?,
             state_dir: state_dir(values)?,
             image: values.parse("image", ImageKind::parse)?,
@@ -71,6 +77,26 @@ impl Config {
             log_level: values.parse("log-level", |text| text.parse().ok())?,
             log_json: values.parse("log-format", |text| ["text", "json"].iter().position(|known| *known == text))? == 1,
         })
+    }
+}
+
+/// The tier that is asked for, and the weakest that will do. Only tiers that this build has are names of one.
+fn tier(values: &Values) -> anyhow::Result<(Choice, Tier)> {
+    let built = |text: &str| Tier::parse(text).filter(|tier| ringfence_host::BUILT.contains(tier));
+    let choice = values.parse("tier", |text| match text {
+        "auto" => Some(Choice::Auto),
+        name => built(name).map(Choice::Named),
+    })?;
+    let least = match (values.text("tier-min"), choice) {
+        (Some(_), _) => values.parse("tier-min", built)?,
+        (None, Choice::Named(tier)) => tier,
+        (None, Choice::Auto) => Tier::Cell,
+    };
+    match choice {
+        Choice::Named(tier) if tier < least => {
+            bail!("`tier` is `{tier}`, which is weaker than `tier-min`, `{least}`")
+        }
+        _ => Ok((choice, least)),
     }
 }
 
@@ -187,6 +213,7 @@ mod tests {
         assert_eq!(config.call, CallLimits::default());
         assert_eq!(config.upload_bytes_max, 100 << 20);
         assert_eq!(config.image, ImageKind::Scientific);
+        assert_eq!((config.tier, config.tier_min), (Choice::Auto, Tier::Cell));
     }
 
     #[test]
@@ -206,6 +233,9 @@ mod tests {
         for (name, value) in [
             ("listen", "localhost"),
             ("image", "gold"),
+            ("tier", "iron"),
+            ("tier", "none"),
+            ("tier-min", "auto"),
             ("max-sessions", "0"),
             ("max-sessions", "many"),
             ("memory", "1KiB"),

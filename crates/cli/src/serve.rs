@@ -39,6 +39,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     raise_descriptors();
 
     // As whoever started us.
+    let tier = choose_tier(&config)?;
     let image = prepare_image(&config)?;
     let listener = bind(&config)?;
 
@@ -49,10 +50,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("serve").build();
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
-    let facts = ready_lines(&config, &image, &launched, &listener)?;
+    let facts = ready_lines(&config, tier, &image, &launched, &listener)?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
-    let ended = runtime.block_on(serve(&config, &image, Keeper { socket, limiter }, listener, &facts));
+    let ended = runtime.block_on(serve(&config, tier, &image, Keeper { socket, limiter }, listener, &facts));
     // The keeper's socket goes with the runtime's tasks; the keeper takes what is left of the cells along.
     runtime.shutdown_timeout(RUNTIME_END_MAX);
     wait_for_keeper(keeper);
@@ -68,6 +69,7 @@ struct Keeper {
 /// Serves with sessions until the end; everything in here may use the runtime.
 async fn serve(
     config: &Config,
+    tier: Tier,
     image: &Image,
     keeper: Keeper,
     listener: TcpListener,
@@ -79,12 +81,12 @@ async fn serve(
     let interp = Interp::start(keeper.socket, keeper.limiter, images, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
     interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
-    let sessions = Sessions::start(interp.clone(), session_config(config));
+    let sessions = Sessions::start(interp.clone(), session_config(config, tier));
 
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
     let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
-    let server = Server::new(OverSessions::new(sessions.clone(), about(config, image)), limits, token);
+    let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, image)), limits, token);
     let server = server.map_err(Failure::of(Kind::Serving))?;
     print(facts)?;
 
@@ -152,6 +154,16 @@ fn prepare_image(config: &Config) -> Result<Image, Failure> {
     })
 }
 
+/// The tier to run with, by what this host lets us do.
+fn choose_tier(config: &Config) -> Result<Tier, Failure> {
+    let facts = ringfence_host::Facts::find(config.id_base).context("cannot look at what this host offers");
+    let facts = facts.map_err(Failure::of(Kind::Isolation))?;
+    ringfence_host::choose(config.tier, config.tier_min, &facts).map_err(|none| {
+        let help = none.help();
+        Failure::new(Kind::Isolation, none).help(Some(help))
+    })
+}
+
 fn bind(config: &Config) -> Result<TcpListener, Failure> {
     if !config.listen.ip().is_loopback() && config.token.is_none() {
         tracing::warn!(
@@ -179,7 +191,7 @@ fn keeper_config(config: &Config, root: &RootSpec) -> KeeperConfig {
     }
 }
 
-fn session_config(config: &Config) -> SessionConfig {
+fn session_config(config: &Config, tier: Tier) -> SessionConfig {
     SessionConfig {
         sessions_max: config.max_sessions,
         idle_default: config.idle.default,
@@ -188,21 +200,27 @@ fn session_config(config: &Config) -> SessionConfig {
         lifetime_max: config.lifetime.max,
         calls: config.call.clone(),
         cell: config.cell.clone(),
-        tier: Tier::Cell,
+        tier,
     }
 }
 
-fn about(config: &Config, image: &Image) -> About {
+fn about(config: &Config, tier: Tier, image: &Image) -> About {
     About {
         image: image.root.image.clone(),
-        tier: Tier::Cell,
+        tier,
         cell: config.cell.clone(),
         call: config.call.clone(),
         echo_last: config.echo_last,
     }
 }
 
-fn ready_lines(config: &Config, image: &Image, launched: &Launched, bound: &TcpListener) -> Result<String, Failure> {
+fn ready_lines(
+    config: &Config,
+    tier: Tier,
+    image: &Image,
+    launched: &Launched,
+    bound: &TcpListener,
+) -> Result<String, Failure> {
     let address = bound.local_addr().context("the address is not known").map_err(Failure::of(Kind::Serving))?;
     let limiter = match launched.limiter {
         Limiter::CgroupV2 => "cgroup v2",
@@ -217,7 +235,7 @@ fn ready_lines(config: &Config, image: &Image, launched: &Launched, bound: &TcpL
     };
     let image = format!("{} (Python {})", image.root.image, image.python.version);
     let token_file = config.token.as_ref().map(crate::token::Token::path);
-    Ok(Ready { address, tier: Tier::Cell.as_str(), limiter, ids, image, token_file }.text())
+    Ok(Ready { address, tier: tier.as_str(), limiter, ids, image, token_file }.text())
 }
 
 fn keeper_died() -> Failure {

@@ -37,6 +37,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Where to listen; port 0 takes a free one"),
     row("state-dir", "FOLDER", "", "Where images are kept [default: /var/lib/ringfence as root, else ~/.local/state/ringfence]"),
     row("image", "scientific|bare", "scientific", "What sessions find: the pinned scientific set, or the standard library alone"),
+    row("tier", "auto|cell", "auto", "How sessions are held: the best that this host offers, or that one"),
+    row("tier-min", "cell", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
     row("python", "PATH", "", "The Python (3.10 or later) that images stand on [default: python3 of PATH]"),
     row("auth-token-file", "FILE", "", "Ask every caller for the bearer token in this file (mode 0600)"),
     row("max-sessions", "COUNT", "100", "Sessions at the same time; more are refused with 503"),

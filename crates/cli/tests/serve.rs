@@ -38,6 +38,35 @@ fn it_tells_what_is_in_force() {
 }
 
 #[test]
+fn the_tier_in_force_is_told_everywhere() {
+    for arguments in [vec![], vec!["--tier", "cell"], vec!["--tier-min", "cell"]] {
+        let server = options().args(&arguments).start();
+        assert_eq!(server.ready_line("tier"), Some("cell"), "{arguments:?}");
+        let mut client = server.client();
+        assert_eq!(client.call("GET", "/health", None).json()["tier"], "cell", "{arguments:?}");
+        assert_eq!(client.call("POST", "/sessions", Some(&json!({}))).json()["tier"], "cell", "{arguments:?}");
+    }
+}
+
+#[test]
+fn below_the_least_tier_it_does_not_start_and_says_what_lifts_it() {
+    let state = tempfile::tempdir().unwrap();
+    // A user namespace in which no more can be made stands for a host that allows none.
+    let script =
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\"";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script, env!("CARGO_BIN_EXE_ringfence")])
+        .arg(state.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{stdout}{stderr}");
+    assert!(stdout.is_empty() && stderr.contains("`cell`"), "{stdout}{stderr}");
+    assert!(stderr.contains("sysctl user.max_user_namespaces="), "{stderr}");
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0, "no image is built for nothing");
+}
+
+#[test]
 fn a_token_is_asked_for_and_shown_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -70,6 +99,8 @@ fn a_wrong_configuration_is_refused_by_name_before_anything_starts() {
         (vec!["--auth-token-file", "/nonexistent/token"], "/nonexistent/token"),
         (vec!["--config", "/nonexistent/config"], "/nonexistent/config"),
         (vec!["--no-such-option"], "--no-such-option"),
+        (vec!["--tier", "iron"], "tier"),
+        (vec!["--tier-min", "auto"], "tier-min"),
         (vec!["--python", "/nonexistent/python"], "/nonexistent/python"),
     ] {
         let (status, stdout, stderr) = options().args(&arguments).run_to_end();

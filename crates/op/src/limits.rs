@@ -75,19 +75,62 @@ impl Default for CallLimits {
 }
 
 /// How strongly a session is held; stated in the start-up line, `/health` and every handle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+///
+/// The order is that of strength, weakest first: it is what `--tier-min` compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
+    /// Nothing holds it: a process of the server's own user. Never chosen by itself.
+    None,
+    /// Landlock, seccomp and rlimits, in the namespaces of whoever starts the server.
+    Confined,
     /// Namespaces, cgroup or rlimits, seccomp, read-only root, no network.
     Cell,
+    /// A gVisor sandbox for each session: the host's kernel sees little of what the session asks.
+    Gvisor,
 }
 
 impl Tier {
+    /// All of them, weakest first.
+    pub const ALL: [Tier; 4] = [Tier::None, Tier::Confined, Tier::Cell, Tier::Gvisor];
+
     /// The name on the wire and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Tier::None => "none",
+            Tier::Confined => "confined",
             Tier::Cell => "cell",
+            Tier::Gvisor => "gvisor",
         }
+    }
+
+    /// The tier of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|tier| tier.as_str() == name)
+    }
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_stand_in_the_order_of_their_strength_and_are_found_by_name() {
+        assert!(Tier::ALL.is_sorted());
+        assert!(Tier::None < Tier::Confined && Tier::Confined < Tier::Cell && Tier::Cell < Tier::Gvisor);
+        for tier in Tier::ALL {
+            assert_eq!(Tier::parse(tier.as_str()), Some(tier));
+            assert_eq!(tier.to_string(), tier.as_str());
+        }
+        assert_eq!(Tier::parse("auto"), None);
+        assert_eq!(Tier::parse("Cell"), None);
     }
 }

@@ -1,0 +1,151 @@
+//! Which tier these facts allow. Pure.
+
+use std::fmt::Write;
+
+use ringfence_op::Tier;
+use serde::Serialize;
+
+use crate::cell;
+use crate::facts::Facts;
+
+/// The tiers that this build can hold sessions with, weakest first; [`can`] has an answer for each.
+pub const BUILT: &[Tier] = &[Tier::Cell];
+
+/// The order in which `auto` takes what is strong enough: `cell` is preferred to the stronger `gvisor`, which costs
+/// speed that only its operator can decide to pay; [`Tier::None`] is never taken.
+const AUTO: [Tier; 3] = [Tier::Cell, Tier::Gvisor, Tier::Confined];
+
+/// One thing that a tier needs and this host does not give.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// What, as a short sentence without a full stop.
+    pub what: String,
+    /// The command or the setting that lifts it.
+    pub lift: String,
+}
+
+impl Missing {
+    /// From both texts.
+    #[must_use]
+    pub fn new(what: impl Into<String>, lift: impl Into<String>) -> Missing {
+        Missing { what: what.into(), lift: lift.into() }
+    }
+}
+
+/// Whether this host can hold sessions by `tier`.
+///
+/// A tier's own question is asked here, by a function that looks at the facts alone.
+///
+/// # Errors
+/// Everything that is missing, at least one thing.
+pub fn can(tier: Tier, facts: &Facts) -> Result<(), Vec<Missing>> {
+    match tier {
+        Tier::Cell => cell::missing(facts),
+        Tier::None | Tier::Confined | Tier::Gvisor => Err(vec![Missing::new(
+            format!("this version of ringfence has no tier `{tier}`"),
+            format!("choose one of: {}", names(BUILT)),
+        )]),
+    }
+}
+
+/// What the operator asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The best that the host offers and that is strong enough.
+    Auto,
+    /// This one or none.
+    Named(Tier),
+}
+
+/// No tier that is strong enough can be had here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this host offers no tier that is wanted here ({})", wanted(.tried, .least))]
+pub struct NoTier {
+    /// The weakest that would have done.
+    pub least: Tier,
+    /// The tiers that would have done, and what each misses.
+    pub tried: Vec<(Tier, Vec<Missing>)>,
+}
+
+impl NoTier {
+    /// What lifts it, a line for each thing that is missing.
+    #[must_use]
+    pub fn help(&self) -> String {
+        let mut text = String::new();
+        for (tier, missing) in &self.tried {
+            for one in missing {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\n    {tier}: {}: {}", one.what, one.lift);
+            }
+        }
+        text.push_str("\n    `ringfence doctor` shows what this host offers");
+        text
+    }
+}
+
+fn wanted(tried: &[(Tier, Vec<Missing>)], least: &Tier) -> String {
+    match tried {
+        [(tier, _)] => format!("`{tier}`"),
+        _ => format!("at least `{least}`"),
+    }
+}
+
+/// The tier to run with: the one that was named, or the best of those that are at least as strong as `least`.
+///
+/// # Errors
+/// What is missing for each tier that would have done.
+pub fn choose(choice: Choice, least: Tier, facts: &Facts) -> Result<Tier, NoTier> {
+    let candidates: Vec<Tier> = match choice {
+        Choice::Named(tier) => vec![tier],
+        Choice::Auto => AUTO.into_iter().filter(|tier| BUILT.contains(tier)).collect(),
+    };
+    let mut tried = Vec::new();
+    for tier in candidates.into_iter().filter(|tier| *tier >= least) {
+        match can(tier, facts) {
+            Ok(()) => return Ok(tier),
+            Err(missing) => tried.push((tier, missing)),
+        }
+    }
+    Err(NoTier { least, tried })
+}
+
+/// Their names, for a person.
+fn names(tiers: &[Tier]) -> String {
+    tiers.iter().map(|tier| tier.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{CellTrial, TrialStep};
+
+    fn facts(cell: CellTrial) -> Facts {
+        Facts { cell }
+    }
+
+    fn refused() -> CellTrial {
+        CellTrial::Failed { step: TrialStep::Clone, errno: libc::EPERM }
+    }
+
+    #[test]
+    fn auto_takes_the_cell_where_it_can_be_had() {
+        assert_eq!(choose(Choice::Auto, Tier::Confined, &facts(CellTrial::Works)), Ok(Tier::Cell));
+        assert_eq!(choose(Choice::Named(Tier::Cell), Tier::Cell, &facts(CellTrial::Works)), Ok(Tier::Cell));
+    }
+
+    #[test]
+    fn below_the_least_there_is_nothing_but_what_is_missing() {
+        let none = choose(Choice::Auto, Tier::Cell, &facts(refused())).unwrap_err();
+        assert_eq!(none.tried.len(), 1);
+        assert!(none.help().contains("cell: "), "{}", none.help());
+        assert!(none.to_string().contains("`cell`"), "{none}");
+    }
+
+    #[test]
+    fn a_tier_that_is_not_built_is_never_offered() {
+        for tier in Tier::ALL.into_iter().filter(|tier| !BUILT.contains(tier)) {
+            assert!(can(tier, &facts(CellTrial::Works)).is_err(), "{tier}");
+        }
+        assert!(BUILT.is_sorted() && !BUILT.contains(&Tier::None));
+    }
+}
