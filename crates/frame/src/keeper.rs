@@ -26,6 +26,12 @@ pub enum ToKeeper {
         /// Which cell.
         cell: u64,
     },
+    /// End the image's zygote as soon as no cell of the image lives; it is started again when one is asked for. Not
+    /// answered.
+    RestZygote {
+        /// Index of the image.
+        image: u32,
+    },
 }
 
 /// What the keeper says.
@@ -147,6 +153,7 @@ impl ToKeeper {
             ToKeeper::MakeCell { cell, image } => pack(1, [cell, image.into(), 0, 0, 0, 0, 0]),
             ToKeeper::SpawnWorker { cell } => pack(2, [cell, 0, 0, 0, 0, 0, 0]),
             ToKeeper::DestroyCell { cell } => pack(3, [cell, 0, 0, 0, 0, 0, 0]),
+            ToKeeper::RestZygote { image } => pack(4, [image.into(), 0, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -160,6 +167,7 @@ impl ToKeeper {
             1 => Ok(ToKeeper::MakeCell { cell: f[0], image: narrow(f[1])? }),
             2 => Ok(ToKeeper::SpawnWorker { cell: f[0] }),
             3 => Ok(ToKeeper::DestroyCell { cell: f[0] }),
+            4 => Ok(ToKeeper::RestZygote { image: narrow(f[0])? }),
             _ => Err(DecodeError::Kind),
         }
     }
@@ -239,6 +247,7 @@ mod tests {
             ToKeeper::MakeCell { cell: 7, image: 3 },
             ToKeeper::SpawnWorker { cell: u64::MAX },
             ToKeeper::DestroyCell { cell: 0 },
+            ToKeeper::RestZygote { image: 2 },
         ] {
             assert_eq!(ToKeeper::decode(&message.encode()), Ok(message));
         }

@@ -129,6 +129,7 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
                     say(&at.keeper, FromKeeper::WorkerDied { cell: at.id, pid, status }, &[]);
                 });
             }
+            ToKeeper::RestZygote { .. } => {}
             ToKeeper::DestroyCell { cell } => {
                 cells.remove(&cell);
                 say(&keeper, FromKeeper::CellGone { cell }, &[]);

@@ -55,6 +55,7 @@ enum Command {
     Make { cell: u64, image: u32, answer: oneshot::Sender<Result<Made, LeaseError>> },
     Spawn { cell: u64, descriptors: Vec<OwnedFd>, answer: oneshot::Sender<Result<u32, LeaseError>> },
     Destroy { cell: u64, gone: Option<oneshot::Sender<()>> },
+    Rest { image: u32 },
 }
 
 impl CellEvents {
@@ -101,6 +102,11 @@ impl KeeperLink {
     /// Has the cell destroyed, behind.
     pub(crate) fn destroy(&self, cell: u64) {
         let _ = self.commands.send(Command::Destroy { cell, gone: None });
+    }
+
+    /// Has the image's zygote end until it is wanted again.
+    pub(crate) fn rest(&self, image: u32) {
+        let _ = self.commands.send(Command::Rest { image });
     }
 
     /// Has the cell destroyed, and waits until the keeper says that nothing of it is left (or is gone itself).
@@ -192,6 +198,7 @@ impl Driver {
                 }
                 (ToKeeper::DestroyCell { cell }, Vec::new())
             }
+            Command::Rest { image } => (ToKeeper::RestZygote { image }, Vec::new()),
         };
         self.outgoing.push_back(request);
     }

@@ -34,6 +34,10 @@ pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
 pub(crate) const MAKE_BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts of the pool.
 pub(crate) const MAKE_BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// Cells kept ready of an image other than the default, while it is in use.
+pub(crate) const OTHERS_READY_MAX: usize = 1;
+/// How long an image other than the default may go without a lease before its ready cells and its zygote are given up.
+pub(crate) const IMAGE_REST_AFTER: Duration = Duration::from_secs(600);
 /// Deaths of workers remembered for each cell until somebody asks.
 pub(crate) const DEATHS_KEPT_MAX: usize = 8;
 /// How long the teardown of a cell is waited for.

@@ -2,11 +2,14 @@
 //!
 //! Each image is a line of its own: cells that are ready, callers that wait, cells in the making. A cell that is
 //! handed out never comes back. Callers are served in the order in which they came.
+//!
+//! The first image's line is always awake. Another one wakes with its first lease, and falls asleep when a whole rest
+//! went by without one: it then keeps nothing ready, and its zygote ends.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::limits::{MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX};
+use crate::limits::{IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX};
 
 /// A caller's number.
 pub(crate) type Ticket = u64;
@@ -30,6 +33,8 @@ pub(crate) enum Message {
     Spoiled { image: usize, cell: CellId },
     /// The wait that [`Effect::Sleep`] asked for is over.
     Woke,
+    /// The wait that [`Effect::Watch`] asked for is over.
+    Looked { image: usize },
     /// No more leases: everything that is ready is given up.
     Close,
 }
@@ -47,6 +52,10 @@ pub(crate) enum Effect {
     Destroy { cell: CellId },
     /// Send [`Message::Woke`] after this long.
     Sleep(Duration),
+    /// Send [`Message::Looked`] after this long.
+    Watch { image: usize, wait: Duration },
+    /// Nobody wants the image any more: its zygote can end.
+    Rest { image: usize },
 }
 
 /// The pool's state.
@@ -62,6 +71,12 @@ pub(crate) struct Brain {
 #[derive(Debug, Default)]
 struct Line {
     target: usize,
+    /// Whether cells are kept ready.
+    awake: bool,
+    /// Whether it ever falls asleep.
+    rests: bool,
+    /// There was a lease since the last look.
+    wanted: bool,
     ready: VecDeque<CellId>,
     waiting: VecDeque<Ticket>,
     making: usize,
@@ -70,7 +85,8 @@ struct Line {
 impl Brain {
     /// A pool with this many ready cells wanted of each image.
     pub(crate) fn new(targets: &[usize]) -> Self {
-        let lines = targets.iter().map(|&target| Line { target, ..Line::default() }).collect();
+        let line = |(image, &target)| Line { target, awake: image == 0, rests: image > 0, ..Line::default() };
+        let lines = targets.iter().enumerate().map(line).collect();
         Brain { lines, failures: 0, asleep: false, closed: false }
     }
 
@@ -94,6 +110,7 @@ impl Brain {
                 effects.push(Effect::Destroy { cell });
             }
             Message::Woke => self.asleep = false,
+            Message::Looked { image } => self.look(image, &mut effects),
             Message::Close => self.close(&mut effects),
         }
         self.refill(&mut effects);
@@ -111,23 +128,42 @@ impl Brain {
     }
 
     fn lease(&mut self, image: usize, ticket: Ticket, effects: &mut Vec<Effect>) {
-        match self.lines.get_mut(image) {
-            Some(line) if !self.closed => match line.ready.pop_front() {
-                Some(cell) => effects.push(Effect::Hand { ticket, cell }),
-                None => line.waiting.push_back(ticket),
-            },
-            _ => effects.push(Effect::Refuse { ticket }),
+        let Some(line) = self.lines.get_mut(image).filter(|_| !self.closed) else {
+            effects.push(Effect::Refuse { ticket });
+            return;
+        };
+        line.wanted = true;
+        if !std::mem::replace(&mut line.awake, true) {
+            effects.push(Effect::Watch { image, wait: IMAGE_REST_AFTER });
         }
+        match line.ready.pop_front() {
+            Some(cell) => effects.push(Effect::Hand { ticket, cell }),
+            None => line.waiting.push_back(ticket),
+        }
+    }
+
+    /// A rest is over: without a lease in it, and nobody waiting, the line falls asleep.
+    fn look(&mut self, image: usize, effects: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get_mut(image).filter(|line| line.rests && line.awake && !self.closed) else {
+            return;
+        };
+        if std::mem::take(&mut line.wanted) || !line.waiting.is_empty() {
+            effects.push(Effect::Watch { image, wait: IMAGE_REST_AFTER });
+            return;
+        }
+        line.awake = false;
+        effects.extend(line.ready.drain(..).map(|cell| Effect::Destroy { cell }));
+        effects.push(Effect::Rest { image });
     }
 
     fn made(&mut self, image: usize, cell: CellId, effects: &mut Vec<Effect>) {
         self.failures = 0;
         let Some(line) = self.lines.get_mut(image) else { return };
         line.making = line.making.saturating_sub(1);
-        if self.closed {
-            effects.push(Effect::Destroy { cell });
-        } else if let Some(ticket) = line.waiting.pop_front() {
+        if let Some(ticket) = line.waiting.pop_front() {
             effects.push(Effect::Hand { ticket, cell });
+        } else if self.closed || !line.awake {
+            effects.push(Effect::Destroy { cell });
         } else {
             line.ready.push_back(cell);
         }
@@ -167,7 +203,7 @@ impl Brain {
                 return;
             }
             for (image, line) in self.lines.iter_mut().enumerate() {
-                let wanted = line.waiting.len() + if stock { line.target } else { 0 };
+                let wanted = line.waiting.len() + if stock && line.awake { line.target } else { 0 };
                 while line.ready.len() + line.making < wanted && making < MAKES_IN_FLIGHT_MAX {
                     line.making += 1;
                     making += 1;
@@ -230,9 +266,49 @@ mod tests {
         let mut brain = Brain::new(&[1, 0]);
         brain.step(Message::Start);
         brain.step(Message::Made { image: 0, cell: 1 });
-        assert_eq!(brain.step(Message::Lease { image: 1, ticket: 5 }), vec![Effect::Make { image: 1 }]);
+        let watch = Effect::Watch { image: 1, wait: IMAGE_REST_AFTER };
+        assert_eq!(brain.step(Message::Lease { image: 1, ticket: 5 }), vec![watch, Effect::Make { image: 1 }]);
         assert_eq!(brain.step(Message::Made { image: 1, cell: 2 }), vec![Effect::Hand { ticket: 5, cell: 2 }]);
         assert_eq!(brain.step(Message::Lease { image: 9, ticket: 6 }), vec![Effect::Refuse { ticket: 6 }]);
+    }
+
+    #[test]
+    fn an_image_wakes_with_its_first_lease_and_falls_asleep_after_a_rest_without_one() {
+        let watch = Effect::Watch { image: 1, wait: IMAGE_REST_AFTER };
+        let make = Effect::Make { image: 1 };
+        let mut brain = Brain::new(&[0, 1]);
+        assert_eq!(brain.step(Message::Start), vec![], "nothing is kept ready of an image that nobody asked for");
+        let effects = brain.step(Message::Lease { image: 1, ticket: 1 });
+        assert_eq!(effects, vec![watch.clone(), make.clone(), make.clone()]);
+        brain.step(Message::Made { image: 1, cell: 7 });
+        brain.step(Message::Made { image: 1, cell: 8 });
+        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![watch.clone()], "it was wanted meanwhile");
+        assert_eq!(
+            brain.step(Message::Looked { image: 1 }),
+            vec![Effect::Destroy { cell: 8 }, Effect::Rest { image: 1 }]
+        );
+        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![]);
+        let effects = brain.step(Message::Lease { image: 1, ticket: 2 });
+        assert_eq!(effects, vec![watch, make.clone(), make], "it comes back on demand");
+    }
+
+    #[test]
+    fn a_cell_that_comes_to_a_sleeping_line_is_destroyed_and_one_who_waits_keeps_it_awake() {
+        let mut brain = Brain::new(&[0, 1]);
+        brain.step(Message::Lease { image: 1, ticket: 1 });
+        brain.step(Message::Looked { image: 1 });
+        let effects = brain.step(Message::Looked { image: 1 });
+        assert_eq!(effects, vec![Effect::Watch { image: 1, wait: IMAGE_REST_AFTER }]);
+        brain.step(Message::Made { image: 1, cell: 7 });
+        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![Effect::Rest { image: 1 }]);
+        assert_eq!(brain.step(Message::Made { image: 1, cell: 8 }), vec![Effect::Destroy { cell: 8 }]);
+    }
+
+    #[test]
+    fn the_first_image_never_sleeps() {
+        let mut brain = filled(1);
+        assert_eq!(brain.step(Message::Looked { image: 0 }), vec![]);
+        assert_eq!(brain.ready(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::interp::Shared;
-use crate::limits::LEASE_WAIT_MAX;
+use crate::limits::{LEASE_WAIT_MAX, OTHERS_READY_MAX};
 use crate::pipes::{Background, lock};
 use crate::worker::Worker;
 use brain::{Brain, CellId, Effect, Message, Ticket};
@@ -46,11 +46,14 @@ struct State {
 }
 
 impl Pool {
-    /// A pool that keeps `size` cells of the first image ready, and makes those of the others when they are asked
-    /// for. It begins to fill at once.
+    /// A pool that keeps `size` cells of the first image ready, and one (unless `size` is 0) of each other image that
+    /// is in use. It begins to fill at once.
     pub(crate) fn start(shared: Arc<Shared>, images: Vec<RootSpec>, size: usize) -> Arc<Self> {
-        let targets: Vec<usize> =
-            images.iter().enumerate().map(|(index, _)| if index == 0 { size } else { 0 }).collect();
+        let targets: Vec<usize> = images
+            .iter()
+            .enumerate()
+            .map(|(index, _)| if index == 0 { size } else { size.min(OTHERS_READY_MAX) })
+            .collect();
         let state = State {
             brain: Brain::new(&targets),
             cells: HashMap::new(),
@@ -130,6 +133,17 @@ impl Pool {
                     }
                 }
                 Effect::Destroy { cell } => drop(state.cells.remove(&cell)),
+                Effect::Watch { image, wait } => {
+                    let pool = Arc::downgrade(self);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        if let Some(pool) = pool.upgrade() {
+                            pool.tell(Message::Looked { image });
+                        }
+                    });
+                }
+                // Behind the destructions: the keeper takes requests in order.
+                Effect::Rest { image } => self.shared.keeper.rest(u32::try_from(image).unwrap_or(u32::MAX)),
                 Effect::Sleep(wait) => {
                     let pool = Arc::clone(self);
                     tokio::spawn(async move {

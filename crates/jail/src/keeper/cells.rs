@@ -273,6 +273,7 @@ impl Keeper {
             Then::Gone(number) => {
                 if let Some(cell) = self.cells.remove(&number) {
                     self.ids.give_back(cell.owner_id);
+                    self.rest_zygote(cell.image);
                 }
                 self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
             }

@@ -26,6 +26,8 @@
 //! **An interpreter** is forked by the image's zygote (`zygote`), a child of the keeper with the fleet's powers and
 //! no user code in it. The keeper sends the descriptors, and goes on; the zygote answers when it has forked, and
 //! tells of deaths, since the worker is its child. Forks for a zygote that is being restarted wait in a bounded queue.
+//! The first image's zygote is there from the start; another image's is started with the first cell of that image, and
+//! rests when the daemon says so and no cell of it lives.
 //!
 //! **Taking down.** SIGKILL for init: the kernel then kills the whole pid namespace, and init's death is seen only
 //! once all are gone. Then the cgroups are removed, which is retried, for the kernel takes a moment; then the daemon is
@@ -295,9 +297,13 @@ impl Keeper {
 
     fn request(&mut self, message: ToKeeper, fds: Vec<OwnedFd>) {
         match message {
-            ToKeeper::MakeCell { cell, image } => self.make_cell(cell, image),
+            ToKeeper::MakeCell { cell, image } => {
+                self.wake_zygote(image as usize);
+                self.make_cell(cell, image);
+            }
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
+            ToKeeper::RestZygote { image } => self.tire_zygote(image as usize),
         }
     }
 
@@ -318,7 +324,7 @@ impl Keeper {
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        if self.ready || !self.images.iter().all(|image| image.zygote.as_ref().is_none_or(Zygote::is_ready)) {
+        if self.ready || !self.images.iter().all(|image| image.zygote.as_ref().is_none_or(Zygote::is_settled)) {
             return Ok(());
         }
         self.ready = true;

@@ -46,6 +46,12 @@ pub(super) struct Zygote {
     /// Starts since the last `Ready`.
     failures: u32,
     started_at: Instant,
+    /// It is to run; otherwise it rests until a cell of its image is asked for.
+    wanted: bool,
+    /// It is to rest as soon as no cell of its image lives.
+    tired: bool,
+    /// It has been ready since it was last wanted.
+    proven: bool,
 }
 
 struct Running {
@@ -60,6 +66,24 @@ struct Fork {
 }
 
 impl Zygote {
+    fn resting() -> Zygote {
+        Zygote {
+            process: None,
+            queue: VecDeque::new(),
+            in_flight: Vec::new(),
+            failures: 0,
+            started_at: Instant::now(),
+            wanted: false,
+            tired: false,
+            proven: false,
+        }
+    }
+
+    /// Ready, or at rest.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_ready() || !self.wanted
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.ready)
     }
@@ -76,6 +100,7 @@ impl Zygote {
         match &self.process {
             Some(process) if process.ready => None,
             Some(_) => Some(self.started_at + ZYGOTE_READY_WAIT_MAX),
+            None if !self.wanted => None,
             None => Some(self.started_at + self.pause()),
         }
     }
@@ -140,23 +165,56 @@ impl Starter {
 }
 
 impl Keeper {
-    /// Starts the zygote of each image that has a Python.
+    /// Gives each image that has a Python its zygote: the first image's is started, those of the others rest.
     pub(super) fn start_zygotes(&mut self) -> Result<(), SetupFailure> {
-        for index in 0..self.images.len() {
-            let Some(image) = self.images.get(index).filter(|image| image.spec.python.is_some()) else { continue };
-            let process = self.start_zygote(image).map_err(|failure| start_failed(image, failure))?;
-            let zygote = Zygote {
-                process: Some(process),
-                queue: VecDeque::new(),
-                in_flight: Vec::new(),
-                failures: 1,
-                started_at: Instant::now(),
-            };
-            if let Some(image) = self.images.get_mut(index) {
-                image.zygote = Some(zygote);
-            }
+        for image in self.images.iter_mut().filter(|image| image.spec.python.is_some()) {
+            image.zygote = Some(Zygote::resting());
+        }
+        let Some(image) = self.images.first().filter(|image| image.zygote.is_some()) else { return Ok(()) };
+        let process = self.start_zygote(image).map_err(|failure| start_failed(image, failure))?;
+        if let Some(zygote) = self.zygote_mut(0) {
+            *zygote = Zygote { process: Some(process), failures: 1, wanted: true, ..Zygote::resting() };
         }
         Ok(())
+    }
+
+    /// A cell of the image is asked for: its zygote is started if it rests.
+    pub(super) fn wake_zygote(&mut self, index: usize) {
+        let Some(zygote) = self.zygote_mut(index) else { return };
+        zygote.tired = false;
+        if zygote.wanted {
+            return;
+        }
+        let Some(image) = self.images.get(index) else { return };
+        // A start that fails is tried again by `tend_zygotes`.
+        let process = self.start_zygote(image).ok();
+        if let Some(zygote) = self.zygote_mut(index) {
+            *zygote = Zygote { process, failures: 1, wanted: true, ..Zygote::resting() };
+        }
+    }
+
+    /// Nobody has wanted the image for a while: its zygote gives its memory back.
+    pub(super) fn tire_zygote(&mut self, index: usize) {
+        if let Some(zygote) = self.zygote_mut(index) {
+            zygote.tired = true;
+        }
+        self.rest_zygote(index);
+    }
+
+    /// Ends a zygote that is tired, unless a cell of its image lives.
+    pub(super) fn rest_zygote(&mut self, index: usize) {
+        if self.cells.values().any(|cell| cell.image == index) {
+            return;
+        }
+        let Some(zygote) = self.zygote_mut(index).filter(|zygote| zygote.tired) else { return };
+        let Zygote { process, queue, in_flight, .. } = std::mem::replace(zygote, Zygote::resting());
+        if let Some(process) = process {
+            // It is reaped as a child that nobody knows any more.
+            let _ = signal::send(process.child.pid.cast_signed(), libc::SIGKILL);
+        }
+        for cell in queue.into_iter().map(|fork| fork.cell).chain(in_flight) {
+            self.outbox.push(FromKeeper::WorkerFailed { cell, errno: 0 }, Vec::new());
+        }
     }
 
     fn start_zygote(&self, image: &Image) -> Result<Running, Failure> {
@@ -316,6 +374,7 @@ impl Keeper {
             FromZygote::Ready => {
                 if let Some(zygote) = self.zygote_mut(index) {
                     zygote.failures = 0;
+                    zygote.proven = true;
                     if let Some(process) = &mut zygote.process {
                         process.ready = true;
                     }
@@ -360,8 +419,8 @@ impl Keeper {
         let Some(zygote) = self.zygote_mut(index) else { return Ok(()) };
         zygote.process = None;
         let mut lost = std::mem::take(&mut zygote.in_flight);
-        if zygote.failures >= ZYGOTE_FAILURES_MAX {
-            // It does not come up: what waits for it has waited for nothing.
+        if !zygote.proven || zygote.failures >= ZYGOTE_FAILURES_MAX {
+            // It does not come up, or its Python never did: what waits for it has waited for nothing.
             lost.extend(zygote.queue.drain(..).map(|fork| fork.cell));
         }
         for cell in lost {
