@@ -336,3 +336,24 @@ def test_the_error_of_the_block_is_the_one_that_is_seen(flavour, fake):
     fake.on("DELETE", "/sessions/s", Reply(404))
     with flavour.session(fake.url):
         pass
+
+
+def test_sessions_are_listed(flavour, fake):
+    client = flavour.client(fake.url)
+    fake.on("GET", "/sessions", Reply(body={"sessions": [{"session_id": "a", "tier": 5}], "more": 1}))
+    assert [(handle.session_id, handle.tier) for handle in client.sessions()] == [("a", None)]
+    for odd in ({}, {"sessions": 5}, {"sessions": ["a"]}, {"sessions": [{}]}):
+        fake.on("GET", "/sessions", Reply(body=odd))
+        with pytest.raises(ringfence.AnswerError):
+            client.sessions()
+
+
+def test_an_interrupt_says_what_it_met(session, fake):
+    fake.on("POST", "/interrupt", Reply(body={"interrupted": True}))
+    assert session.interrupt() is True
+    fake.on("POST", "/interrupt", Reply(body={"interrupted": "yes"}))
+    with pytest.raises(ringfence.AnswerError, match="interrupted"):
+        session.interrupt()
+    fake.on("POST", "/interrupt", Reply(404))
+    with pytest.raises(ringfence.SessionGone):
+        session.interrupt()

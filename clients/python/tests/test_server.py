@@ -77,6 +77,31 @@ def test_a_lost_interpreter_is_named(session):
     assert result.stdout == "False\n"
 
 
+def test_a_call_is_interrupted_and_variables_are_kept(session, server_url):
+    session.run("x = 1")
+    assert session.interrupt() is False
+
+    def interrupt():
+        with ringfence.Client(server_url) as other:
+            attached = other.attach(session.id)
+            while not attached.interrupt():
+                pass
+
+    with ThreadPoolExecutor(1) as pool:
+        interrupting = pool.submit(interrupt)
+        result = session.run("import time; time.sleep(600)", timeout=600)
+        interrupting.result()
+    assert (result.return_code, result.limit_exceeded, result.interpreter_restarted) == (130, None, False)
+    assert result.stderr.endswith("ringfence: interrupted by the caller; variables are kept\n")
+    assert session.run("print(x)").stdout == "1\n"
+
+
+def test_a_server_without_a_token_lists_no_sessions(flavour, server_url):
+    with pytest.raises(ringfence.BackendError) as refused:
+        flavour.client(server_url).sessions()
+    assert refused.value.status == 403
+
+
 def test_output_between_calls_is_apart(session):
     session.run(
         "import threading\nnext_call = threading.Event()\n"

@@ -244,3 +244,31 @@ async fn every_command_helps_with_an_example() {
         assert!(help.contains("--base-url") && help.contains("RINGFENCE_URL"), "{command:?}: {help}");
     }
 }
+
+#[tokio::test]
+async fn sessions_are_listed_and_interrupted() {
+    let (fake, folder) = start().await;
+    let (at, url) = (folder.path(), fake.url());
+    let session = text(&ringfence(at, url, &["session", "create"], "").await.stdout).trim().to_owned();
+    let output = ringfence(at, url, &["session", "interrupt", &session], "").await;
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "no call was running\n"));
+    let output = ringfence(at, url, &["session", "interrupt", &session, "--json"], "").await;
+    assert_eq!(json(&output)["interrupted"], false);
+    let refused = ringfence(at, url, &["session", "list"], "").await;
+    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("token"), "{refused:?}");
+
+    let fake = Fake::start(Rules { token: Some("t0ken".to_owned()), ..Rules::default() }).await.unwrap();
+    std::fs::write(at.join("token"), "t0ken").unwrap();
+    let asked = |rest: &[&str]| [&["session"], rest, &["--token-file", "token"]].concat().join(" ");
+    let created = asked(&["create"]);
+    let session = text(&ringfence(at, fake.url(), &words(&created), "").await.stdout).trim().to_owned();
+    let (listed, as_json) = (asked(&["list"]), asked(&["list", "--json"]));
+    let output = ringfence(at, fake.url(), &words(&listed), "").await;
+    assert_eq!(text(&output.stdout), format!("{session}\t-\t-\tfake\t-\n"));
+    let output = ringfence(at, fake.url(), &words(&as_json), "").await;
+    assert_eq!(json(&output)["sessions"][0]["session_id"], session.as_str());
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}

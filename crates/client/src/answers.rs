@@ -32,6 +32,18 @@ pub struct SessionHandle {
     pub more: Map<String, Value>,
 }
 
+/// A listing of sessions, as it is on the wire.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SessionList {
+    pub(crate) sessions: Vec<SessionHandle>,
+}
+
+/// What an interrupt met, as it is on the wire.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Interrupted {
+    pub(crate) interrupted: bool,
+}
+
 /// What a call came to. A program that failed is here too: see [`ExecResult::succeeded`].
 #[derive(Debug, Clone)]
 pub struct ExecResult {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use crate::answers::SessionList;
 use crate::limits::{
     ATTEMPTS_MAX, CAPACITY_PAUSE, ERROR_BYTES_MAX, JSON_BYTES_MAX, PATIENCE_DEFAULT, RETRY_PAUSE, TIMEOUT_DEFAULT,
 };
@@ -25,7 +26,7 @@ pub struct Client {
     pub(crate) transport: Transport,
     pub(crate) token: Option<BearerToken>,
     pub(crate) timeout: Duration,
-    patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// Sets up a [`Client`].
@@ -117,6 +118,16 @@ impl Client {
     #[must_use]
     pub fn attach(&self, session_id: impl Into<String>) -> Session {
         Session::new(self.clone(), session_id.into())
+    }
+
+    /// The sessions of the backend, the oldest first (an addition of ringfence; a server lists them only where it asks
+    /// for a token).
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with 403 where the server has no token; otherwise as every operation.
+    pub async fn sessions(&self) -> Result<Vec<SessionHandle>, ClientError> {
+        let asked = self.plain("session list", Method::GET, "/sessions".to_owned());
+        self.answer::<SessionList>(asked).await.map(|list| list.sessions)
     }
 
     /// What `/health` says. Outside the contract: a backend may not have it.

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 use hyper::Method;
+use serde_json::json;
 use tokio::io::AsyncRead;
 
-use crate::answers::FileList;
+use crate::answers::{FileList, Interrupted};
 use crate::client::Request;
 use crate::download::Download;
 use crate::limits::{HEADROOM, JSON_BYTES_MAX};
@@ -54,6 +55,19 @@ impl Session {
         let asked = Request::json(OPERATION, self.path("/exec"), &call.body(timeout), patience);
         let envelope = self.client.answer(asked).await?;
         ExecResult::read(envelope).map_err(|reason| ClientError::Answer { operation: OPERATION, reason })
+    }
+
+    /// Interrupts the call that runs, as ctrl-C does, and returns whether one ran (an addition of ringfence). The call
+    /// ends when its program does, and its own answer says how; a second interrupt ends it as its timeout would.
+    /// Answered at once, whatever runs or waits in the session; never sent twice.
+    ///
+    /// # Errors
+    /// [`ClientError::NotFound`] when the session is gone, or the backend has no such operation; otherwise as every
+    /// operation.
+    pub async fn interrupt(&self) -> Result<bool, ClientError> {
+        let asked = Request::json("interrupt", self.path("/interrupt"), &json!({}), self.client.patience);
+        let Interrupted { interrupted } = self.client.answer(asked).await?;
+        Ok(interrupted)
     }
 
     /// ListFiles: the files of one folder; `""` is the workspace itself.

@@ -138,3 +138,25 @@ async fn other_refusals_carry_status_and_reason() {
     let error = lease.run(&ToolCall::python("pass")).await.unwrap_err();
     assert_eq!((error.status(), error.to_string()), (Some(422), "Execute: refused with 422: no good".to_owned()));
 }
+
+#[tokio::test]
+async fn an_interrupt_that_meets_nothing_says_so() {
+    let (fake, client) = fake(Rules::default()).await;
+    let lease = client.lease(&LeaseOptions::default()).await.unwrap();
+    assert!(!lease.interrupt().await.unwrap());
+    let session = lease.session().clone();
+    lease.release().await.unwrap();
+    assert!(matches!(session.interrupt().await, Err(ClientError::NotFound { operation: "interrupt", .. })));
+    assert_eq!(fake.requests().iter().filter(|line| line.ends_with("/interrupt")).count(), 2);
+}
+
+#[tokio::test]
+async fn sessions_are_listed_where_there_is_a_token() {
+    let (_fake, client) = fake(Rules::default()).await;
+    assert_eq!(client.sessions().await.unwrap_err().status(), Some(403));
+    let (fake, _) = fake(Rules { token: Some("t0ken".to_owned()), ..Rules::default() }).await;
+    let client = Client::builder(fake.url()).unwrap().token(BearerToken::new("t0ken").unwrap()).build();
+    let lease = client.lease(&LeaseOptions::default()).await.unwrap();
+    let listed = client.sessions().await.unwrap();
+    assert_eq!(listed.iter().map(|handle| handle.session_id.as_str()).collect::<Vec<_>>(), [lease.session().id()]);
+}

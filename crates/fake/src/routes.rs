@@ -30,6 +30,15 @@ pub(crate) fn answer(state: &mut State, asked: &Asked) -> Reply {
             true => Reply::json(200, &json!({"session_id": id, "image": "fake"})),
             false => unknown_session(),
         },
+        ("GET", ["sessions"]) if state.rules.token.is_some() => {
+            let handles = state.table.keys().map(|id| json!({"session_id": id, "image": "fake"})).collect::<Vec<_>>();
+            Reply::json(200, &json!({"sessions": handles, "total": handles.len()}))
+        }
+        ("GET", ["sessions"]) => Reply::refusal(403, "sessions are listed only where there is a token"),
+        // Its calls take no time: none is ever met by an interrupt.
+        ("POST", ["sessions", id, "interrupt"]) => {
+            with_session(state, id, |_, _| Reply::json(200, &json!({"interrupted": false, "later": 1})))
+        }
         ("POST", ["sessions", id, "exec"]) => with_session(state, id, |state, id| exec(state, id, asked)),
         ("GET", ["sessions", id, "files", "list"]) if files => {
             with_session(state, id, |state, id| list(state, id, asked))

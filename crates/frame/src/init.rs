@@ -28,6 +28,14 @@ pub enum ToInit<'a> {
         /// The signal.
         signal: i32,
     },
+    /// Send SIGINT, as a terminal does at ctrl-C, to a process and to those of its process group that started at or
+    /// after `since_ticks`. Not answered; a process that is gone is no error.
+    Interrupt {
+        /// Process id in the cell; 0 and 1 are refused.
+        pid: u32,
+        /// As in [`ToInit::KillSince`].
+        since_ticks: u64,
+    },
     /// Kill every process that started at or after `since_ticks`, but init and `keep`, until none is left. Answered
     /// by [`FromInit::Killed`].
     KillSince {
@@ -91,6 +99,9 @@ impl<'a> ToInit<'a> {
             ToInit::KillSince { token, since_ticks, keep } => {
                 bytes.extend_from_slice(&pack(3, [token, since_ticks, keep.into(), 0, 0, 0, 0]));
             }
+            ToInit::Interrupt { pid, since_ticks } => {
+                bytes.extend_from_slice(&pack(4, [pid.into(), since_ticks, 0, 0, 0, 0, 0]));
+            }
         }
     }
 
@@ -113,6 +124,10 @@ impl<'a> ToInit<'a> {
                 pid => Ok(ToInit::Signal { pid, signal: signed(f[1])? }),
             },
             3 => Ok(ToInit::KillSince { token: f[0], since_ticks: f[1], keep: narrow(f[2])? }),
+            4 => match narrow(f[0])? {
+                0 | 1 => Err(DecodeError::Field),
+                pid => Ok(ToInit::Interrupt { pid, since_ticks: f[1] }),
+            },
             _ => Err(DecodeError::Kind),
         }
     }
@@ -157,6 +172,7 @@ mod tests {
             ToInit::Spawn { token: 1, command: b"" },
             ToInit::Signal { pid: 2, signal: 9 },
             ToInit::KillSince { token: 3, since_ticks: 12345, keep: 2 },
+            ToInit::Interrupt { pid: 7, since_ticks: 12345 },
         ] {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
@@ -174,8 +190,10 @@ mod tests {
 
     #[test]
     fn init_itself_is_no_target() {
-        let mut bytes = Vec::new();
-        ToInit::Signal { pid: 1, signal: 9 }.encode(&mut bytes);
-        assert_eq!(ToInit::decode(&bytes), Err(DecodeError::Field));
+        for message in [ToInit::Signal { pid: 1, signal: 9 }, ToInit::Interrupt { pid: 1, since_ticks: 0 }] {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            assert_eq!(ToInit::decode(&bytes), Err(DecodeError::Field));
+        }
     }
 }

@@ -18,6 +18,7 @@ use crate::{execute, files, lease, session};
 enum Route<'a> {
     CreateSession,
     Session(&'a str),
+    Interrupt(&'a str),
     Execute(&'a str),
     Files(&'a str, Part),
     Health,
@@ -29,6 +30,7 @@ impl Route<'_> {
         match self {
             Route::CreateSession => "/sessions",
             Route::Session(_) => "/sessions/{session_id}",
+            Route::Interrupt(_) => "/sessions/{session_id}/interrupt",
             Route::Execute(_) => "/sessions/{session_id}/exec",
             Route::Files(_, Part::Files) => "/sessions/{session_id}/files",
             Route::Files(_, Part::List) => "/sessions/{session_id}/files/list",
@@ -40,7 +42,7 @@ impl Route<'_> {
 
     fn methods(self) -> (&'static [Method], &'static str) {
         match self {
-            Route::CreateSession | Route::Execute(_) => (&[Method::POST], "POST"),
+            Route::CreateSession | Route::Interrupt(_) | Route::Execute(_) => (&[Method::POST], "POST"),
             Route::Session(_) => (&[Method::GET, Method::DELETE], "GET, DELETE"),
             Route::Files(_, Part::Files) => {
                 (&[Method::GET, Method::HEAD, Method::POST, Method::DELETE], "GET, HEAD, POST, DELETE")
@@ -63,6 +65,7 @@ fn route(path: &str) -> Option<Route<'_>> {
         ["sessions"] => Some(Route::CreateSession),
         ["sessions", ""] => None,
         ["sessions", id] => Some(Route::Session(id)),
+        ["sessions", id, "interrupt"] => Some(Route::Interrupt(id)),
         ["sessions", id, "exec"] => Some(Route::Execute(id)),
         ["sessions", id, "files"] => Some(Route::Files(id, Part::Files)),
         ["sessions", id, "files", "list"] => Some(Route::Files(id, Part::List)),
@@ -128,6 +131,7 @@ async fn answer(
     match route {
         Route::CreateSession => lease::create(shared, asked, body).await,
         Route::Session(id) => session::session(shared, asked, id).await,
+        Route::Interrupt(id) => session::interrupt(shared, asked, id).await,
         Route::Execute(id) => execute::execute(shared, asked, id, body).await,
         Route::Files(id, part) => files::pass(shared, asked, id, part, body).await,
         Route::Health | Route::Ready => Err(Denial::NoRoute),
@@ -191,6 +195,7 @@ mod tests {
         for (path, name) in [
             ("/sessions", "/sessions"),
             ("/sessions/x", "/sessions/{session_id}"),
+            ("/sessions/x/interrupt", "/sessions/{session_id}/interrupt"),
             ("/sessions/x/exec", "/sessions/{session_id}/exec"),
             ("/sessions/x/files", "/sessions/{session_id}/files"),
             ("/sessions/x/files/list", "/sessions/{session_id}/files/list"),

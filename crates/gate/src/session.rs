@@ -1,4 +1,4 @@
-//! The handle of a session, and its release.
+//! The handle of a session, the interrupt of its running call, and its release.
 
 use std::sync::Arc;
 
@@ -36,6 +36,27 @@ pub(crate) async fn session(shared: &Arc<Shared>, asked: Asked, id: &str) -> Res
             Ok(handle)
         }
         (_, status) if status.is_success() => Err(Denial::Lie("an unknown status")),
+        _ => relay::refusal(shared, answer, deadline).await,
+    }
+}
+
+/// The interrupt of the call that runs: passed on at once, whatever waits in the session.
+pub(crate) async fn interrupt(shared: &Arc<Shared>, asked: Asked, id: &str) -> Result<Response<Body>, Denial> {
+    let (place, backend) = shared.place(&asked.grant, id)?;
+    let _permit = shared.permit()?;
+    let deadline = within(ANSWER_WAIT);
+    let path = format!("/sessions/{}/interrupt", place.session);
+    let request = shared.request(&asked, &backend, &path, false, Body::empty())?;
+    let answer = shared.upstream.send(request, deadline).await.map_err(|error| relay::unsent(error, &backend))?;
+    match answer.status() {
+        StatusCode::OK => {
+            let (passed, held) = relay::whole(shared, answer, HANDLE_BYTES_MAX, deadline).await?;
+            let members = Members::parse(&held.bytes).ok_or(Denial::Lie("it is no JSON object"))?;
+            let mut interrupted = json(StatusCode::OK, members.write());
+            interrupted.headers_mut().extend(passed);
+            Ok(interrupted)
+        }
+        status if status.is_success() => Err(Denial::Lie("an unknown status")),
         _ => relay::refusal(shared, answer, deadline).await,
     }
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_frame::init::{COMMAND_BYTES_MAX, FromInit, ToInit};
@@ -27,7 +26,8 @@ impl Cell {
     /// Runs a shell command. Always gives a report.
     ///
     /// The call ends when the shell ends, also where processes in the background hold its pipes. At the timeout
-    /// everything is killed that the command has started, whatever sessions and groups it made.
+    /// everything is killed that the command has started, whatever sessions and groups it made. What a caller's
+    /// interrupt does is told at [`InterruptHandle`](crate::InterruptHandle).
     pub async fn run_bash(&mut self, bash: &Bash, timeout: Duration) -> CallReport {
         let mut begun = self.begin(timeout);
         let (ending, cpu_us) = self.bash(bash, &mut begun).await.unwrap_or_else(|ending| (ending, 0));
@@ -82,18 +82,23 @@ impl Cell {
         Ok(result)
     }
 
-    /// Reads output until the shell ends or must be stopped.
+    /// Reads output until the shell ends or must be stopped. The first interrupt goes to the shell and its group.
     async fn wait(&self, token: u64, pair: &Pair, begun: &mut Begun) -> Result<Waited, Ending> {
-        let asked = Arc::clone(&self.asked);
-        let asked = asked.notified();
         let timer = tokio::time::sleep_until(begun.deadline);
-        tokio::pin!(asked, timer);
+        tokio::pin!(timer);
+        let (mut shell, mut asked, mut interrupted) = (None, false, false);
         loop {
+            if let (Some(pid), true, false) = (shell, asked, interrupted) {
+                let interrupt = ToInit::Interrupt { pid, since_ticks: begun.since_ticks };
+                self.init.send(interrupt, &[]).await.map_err(|InitGone| Ending::CellLost)?;
+                interrupted = true;
+            }
             tokio::select! {
                 biased;
                 message = self.init.recv() => match message.map_err(|InitGone| Ending::CellLost)? {
+                    FromInit::Spawned { token: of, pid } if of == token => shell = Some(pid),
                     FromInit::Exited { token: of, status, cpu_us } if of == token => {
-                        return Ok(Waited::Ended(Ending::Shell(Death::from_wait(status)), cpu_us));
+                        return Ok(Waited::Ended(ended(Death::from_wait(status), interrupted), cpu_us));
                     }
                     FromInit::SpawnFailed { token: of, errno } if of == token => {
                         return Ok(Waited::Ended(Ending::NotStarted { errno }, 0));
@@ -103,7 +108,10 @@ impl Cell {
                 () = pair.out.readable() => begun.streams.take_out(&pair.out, READ_BYTES),
                 () = pair.err.readable() => begun.streams.take_err(&pair.err, READ_BYTES),
                 () = &mut timer => return Ok(Waited::Stop(StopCause::Timeout(begun.timeout))),
-                () = &mut asked => return Ok(Waited::Stop(StopCause::Asked)),
+                () = begun.interrupts.next() => match std::mem::replace(&mut asked, true) {
+                    false => {}
+                    true => return Ok(Waited::Stop(StopCause::Asked)),
+                },
             }
         }
     }
@@ -114,6 +122,16 @@ impl Cell {
             Slot::Ready(worker) => worker.cell_pid(),
             _ => 0,
         }
+    }
+}
+
+/// How a shell ended. One that the interrupt killed is told as interrupted; one that took it has its own status.
+fn ended(death: Death, interrupted: bool) -> Ending {
+    match death {
+        Death::Signal(signal) if interrupted && signal == rustix::process::Signal::INT.as_raw() => {
+            Ending::Stopped { cause: StopCause::Asked, what: Stopped::Shell }
+        }
+        _ => Ending::Shell(death),
     }
 }
 

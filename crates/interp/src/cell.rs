@@ -8,13 +8,14 @@ use ringfence_frame::init::ToInit;
 use ringfence_frame::keeper::Limiter;
 use ringfence_op::{BackgroundOutput, CallReport, Usage};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::LeaseError;
 use crate::init_link::{InitGone, InitLink};
 use crate::interp::Shared;
+use crate::interrupt::{InterruptHandle, Interrupts};
 use crate::keeper_link::{CellEvents, Made};
 use crate::limits::{DEATH_WAIT_MAX, KILL_ANSWER_WAIT_MAX, KILL_WAIT_MAX, WORKER_ATTEMPTS_MAX};
 use crate::meters::{MeterFiles, Reading};
@@ -38,7 +39,7 @@ pub struct Cell {
     pub(crate) calls: u32,
     /// An interpreter was lost and no call has said so yet.
     pub(crate) untold_loss: bool,
-    pub(crate) asked: Arc<Notify>,
+    interrupt: InterruptHandle,
     workspace: OwnedFd,
     owner_id: u32,
     meters: MeterFiles,
@@ -76,14 +77,9 @@ pub(crate) struct Begun {
     pub(crate) timeout: Duration,
     pub(crate) deadline: Instant,
     pub(crate) streams: Streams,
+    pub(crate) interrupts: Interrupts,
     before: Reading,
     background: Option<BackgroundOutput>,
-}
-
-/// Ends the running call of a cell, as its timeout would.
-#[derive(Debug, Clone)]
-pub struct InterruptHandle {
-    asked: Arc<Notify>,
 }
 
 impl Begun {
@@ -94,13 +90,6 @@ impl Begun {
             aside.push('\n');
         }
         aside.push_str(&format!("ringfence: {what}\n"));
-    }
-}
-
-impl InterruptHandle {
-    /// Interrupts the running call; without one, nothing happens.
-    pub fn interrupt(&self) {
-        self.asked.notify_waiters();
     }
 }
 
@@ -122,7 +111,7 @@ impl Cell {
             leftovers: Leftovers::default(),
             calls: 0,
             untold_loss: false,
-            asked: Arc::new(Notify::new()),
+            interrupt: InterruptHandle::default(),
             workspace: made.workspace,
             owner_id: made.owner_id,
             meters: made.meters,
@@ -167,7 +156,7 @@ impl Cell {
     /// A handle that interrupts calls of this cell.
     #[must_use]
     pub fn interrupt_handle(&self) -> InterruptHandle {
-        InterruptHandle { asked: Arc::clone(&self.asked) }
+        self.interrupt.clone()
     }
 
     /// Destroys the cell, and waits until nothing of it is left. Dropping the cell does the same behind.
@@ -191,6 +180,7 @@ impl Cell {
             timeout,
             deadline: Instant::now() + timeout,
             streams: Streams::new(self.shared.calls.output_bytes_max),
+            interrupts: self.interrupt.begin(),
             before: self.meters.read(),
             background: self.background.deliver(),
         }
@@ -199,6 +189,7 @@ impl Cell {
     /// Ends a call: judges it and puts the report together.
     pub(crate) fn finish(&mut self, begun: Begun, ending: Ending, own_cpu_us: u64) -> CallReport {
         self.in_call = false;
+        self.interrupt.end();
         if let Slot::Ready(worker) = &self.slot {
             worker.pipes().end_call(&self.shared.sweep);
         }

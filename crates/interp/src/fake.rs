@@ -32,6 +32,9 @@ pub(crate) struct Fake {
     keeper: Arc<OwnedFd>,
 }
 
+/// What every shell calls itself.
+const SHELL_PID: u32 = 9;
+
 #[derive(Clone)]
 struct Cell {
     id: u64,
@@ -155,7 +158,7 @@ fn serve_init(socket: &OwnedFd, cell: &Cell) {
                 }
                 let (verb, rest) = command.split_once(' ').unwrap_or((&command, ""));
                 let exited = |status: i32| FromInit::Exited { token, status, cpu_us: 5 };
-                answer(FromInit::Spawned { token, pid: 9 });
+                answer(FromInit::Spawned { token, pid: SHELL_PID });
                 if let Some((mut pipe, text)) = held.take() {
                     pipe.write_all(text.as_bytes()).unwrap();
                 }
@@ -183,6 +186,16 @@ fn serve_init(socket: &OwnedFd, cell: &Cell) {
             ToInit::Signal { signal, .. } => {
                 if let Some(to) = &*cell.signals.lock().unwrap() {
                     let _ = to.send(signal);
+                }
+            }
+            ToInit::Interrupt { pid: SHELL_PID, .. } => {
+                if let Some((hung, _out)) = hanging.take() {
+                    answer(FromInit::Exited { token: hung, status: 2, cpu_us: 5 });
+                }
+            }
+            ToInit::Interrupt { .. } => {
+                if let Some(to) = &*cell.signals.lock().unwrap() {
+                    let _ = to.send(2);
                 }
             }
             ToInit::KillSince { token, .. } => {

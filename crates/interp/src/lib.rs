@@ -21,6 +21,7 @@ mod error;
 mod fake;
 mod init_link;
 mod interp;
+mod interrupt;
 mod keeper_link;
 pub mod limits;
 mod meters;
@@ -34,9 +35,10 @@ mod verdict;
 mod watched;
 mod worker;
 
-pub use cell::{Cell, InterruptHandle};
+pub use cell::Cell;
 pub use error::LeaseError;
 pub use interp::{Interp, InterpConfig};
+pub use interrupt::InterruptHandle;
 pub use output::{HeadTail, cap_text};
 
 /// The program of the zygotes; travels in the keeper's configuration.

@@ -7,6 +7,7 @@ use ringfence_op::{Bash, CallReport, LimitKind, Python};
 use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::fake::Fake;
+use crate::interrupt::InterruptHandle;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(100);
@@ -115,17 +116,40 @@ async fn a_killing_that_outlasts_its_call_does_not_take_the_next_interpreter() {
     assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
 }
 
+/// Interrupts as soon as a call runs.
+async fn interrupt(handle: &InterruptHandle) {
+    while !handle.interrupt() {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_can_interrupt() {
     let fake = Fake::start(1);
     let mut cell = fake.interp.lease(0).await.unwrap();
     let handle = cell.interrupt_handle();
-    handle.interrupt();
-    let (report, ()) = tokio::join!(python(&mut cell, "hang", LONG), async {
-        tokio::task::yield_now().await;
-        handle.interrupt();
+    assert!(!handle.interrupt(), "nothing runs");
+    let (report, ()) = tokio::join!(python(&mut cell, "hang", LONG), interrupt(&handle));
+    assert_eq!(plain(&report), (130, "", "ringfence: interrupted by the caller; variables are kept\n", false));
+    assert_eq!(report.limit_exceeded, None);
+    assert!(!handle.interrupt(), "nothing runs any more");
+    assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
+    let (report, ()) = tokio::join!(bash(&mut cell, "hang", LONG), interrupt(&handle));
+    assert_eq!(plain(&report), (130, "hanging\n", "ringfence: interrupted by the caller; files are kept\n", false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_interrupt_kills_what_ignores_the_first() {
+    let fake = Fake::start(1);
+    let mut cell = fake.interp.lease(0).await.unwrap();
+    let handle = cell.interrupt_handle();
+    let (report, ()) = tokio::join!(python(&mut cell, "stubborn", LONG), async {
+        interrupt(&handle).await;
+        interrupt(&handle).await;
     });
-    assert_eq!((report.return_code, report.limit_exceeded), (130, None), "{report:?}");
+    assert_eq!((report.return_code, report.interpreter_restarted), (130, true));
+    assert!(report.stderr.contains("by the caller; killed, variables are lost, files are kept"), "{report:?}");
+    assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

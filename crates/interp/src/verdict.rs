@@ -50,6 +50,8 @@ pub(crate) enum Stopped {
     Killed,
     /// A shell command and all that it had started.
     Command,
+    /// A shell, by SIGINT; what it had put into the background goes on.
+    Shell,
     /// No interpreter was ready before the time was over.
     NeverStarted,
 }
@@ -254,9 +256,12 @@ fn judge_stopped(cause: StopCause, what: Stopped) -> Verdict {
         StopCause::Asked => (130, None, "interrupted by the caller".to_owned()),
     };
     let left = match what {
+        Stopped::Interrupted if cause == StopCause::Asked => "variables are kept",
         Stopped::Interrupted => "interrupted, variables are kept",
         Stopped::Killed => "killed, variables are lost, files are kept",
         Stopped::Command => "the command and what it had started were killed, files are kept",
+        Stopped::Shell => "files are kept",
+        Stopped::NeverStarted if cause == StopCause::Asked => "the code did not run",
         Stopped::NeverStarted => "no interpreter was ready, the code did not run",
     };
     failed(code, limit, &format!("{why}; {left}"))
@@ -381,7 +386,15 @@ mod tests {
         let (_, _, line) = told(Ending::Stopped { cause: timeout, what: Stopped::Killed }, NOTHING);
         assert_eq!(line, "ringfence: timed out after 2 s; killed, variables are lost, files are kept");
         let asked = Ending::Stopped { cause: StopCause::Asked, what: Stopped::Interrupted };
-        assert_eq!(told(asked, NOTHING).0, 130);
+        let (code, limit, line) = told(asked, NOTHING);
+        assert_eq!((code, limit), (130, None));
+        assert_eq!(line, "ringfence: interrupted by the caller; variables are kept");
+        let asked = Ending::Stopped { cause: StopCause::Asked, what: Stopped::Shell };
+        assert_eq!(told(asked, NOTHING).2, "ringfence: interrupted by the caller; files are kept");
+        let asked = Ending::Stopped { cause: StopCause::Asked, what: Stopped::Killed };
+        assert!(
+            told(asked, NOTHING).2.ends_with("interrupted by the caller; killed, variables are lost, files are kept")
+        );
     }
 
     #[test]

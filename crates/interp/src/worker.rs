@@ -11,10 +11,11 @@ use crate::watched::{Watched, watch_reads, watch_writes};
 use ringfence_frame::worker::{Ended, FromWorker, Hints, Run, decode_from_worker, encode_run};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::LeaseError;
+use crate::interrupt::Interrupts;
 use crate::keeper_link::{CellEvents, KeeperLink};
 use crate::limits::{DEATH_WAIT_MAX, FRAME_READ_BYTES, HELLO_WAIT_MAX, READ_BYTES};
 use crate::pipes::{Background, Pair, Streams, WorkerPipes};
@@ -45,7 +46,7 @@ pub(crate) enum Finish {
     Violated,
     /// The deadline passed first.
     Deadline,
-    /// A caller wants the call stopped.
+    /// A caller interrupts.
     Asked,
     /// The cell is lost.
     CellLost,
@@ -184,11 +185,11 @@ impl Running<'_> {
         self.worker
     }
 
-    /// Reads output until the call ends, the deadline passes or a caller asks for its end. May be called again.
-    pub(crate) async fn until(&mut self, deadline: Instant, asked: &Notify) -> Finish {
-        let asked = asked.notified();
+    /// Reads output until the call ends, the deadline passes or a caller interrupts, where that is heard. May be called
+    /// again.
+    pub(crate) async fn until(&mut self, deadline: Instant, mut interrupts: Option<&mut Interrupts>) -> Finish {
         let timer = tokio::time::sleep_until(deadline);
-        tokio::pin!(asked, timer);
+        tokio::pin!(timer);
         let mut closed = false;
         // What happened before is looked at first: only what changes from here on wakes us.
         self.worker.events.mark_changed();
@@ -225,7 +226,7 @@ impl Running<'_> {
                     }
                 }
                 () = &mut timer => return if closed { Finish::Violated } else { Finish::Deadline },
-                () = &mut asked => return Finish::Asked,
+                () = next(&mut interrupts) => return Finish::Asked,
             }
             if closed && timer.deadline() > Instant::now() + DEATH_WAIT_MAX {
                 // A socket that closes is mostly the first that is seen of a death: wait a moment for the rest.
@@ -289,6 +290,14 @@ impl Worker {
             }
             _ => Err(()),
         }
+    }
+}
+
+/// The next interrupt; never one where none is heard.
+async fn next(interrupts: &mut Option<&mut Interrupts>) {
+    match interrupts {
+        Some(interrupts) => interrupts.next().await,
+        None => std::future::pending().await,
     }
 }
 

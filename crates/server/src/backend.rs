@@ -46,6 +46,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Releases a session.
     fn destroy(&self, id: SessionId) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// Interrupts the program that runs in a session, without waiting for anything; whether one ran.
+    fn interrupt(&self, id: SessionId) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// The handles of all sessions, the oldest first.
+    fn handles(&self) -> impl Future<Output = Result<Vec<Handle>, Fault>> + Send;
+
     /// The handle of a session, without counting as activity.
     fn handle(&self, id: SessionId) -> impl Future<Output = Result<Handle, Fault>> + Send;
 

@@ -65,8 +65,10 @@ impl Asked<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     CreateSession,
+    ListSessions,
     GetSession,
     DestroySession,
+    Interrupt,
     Execute,
     ListFiles,
     GetFile,
@@ -82,10 +84,12 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    pub(crate) const ALL: [(Route, &'static str); 15] = [
+    pub(crate) const ALL: [(Route, &'static str); 17] = [
         (Route::CreateSession, "/sessions"),
+        (Route::ListSessions, "/sessions"),
         (Route::GetSession, "/sessions/{session_id}"),
         (Route::DestroySession, "/sessions/{session_id}"),
+        (Route::Interrupt, "/sessions/{session_id}/interrupt"),
         (Route::Execute, "/sessions/{session_id}/exec"),
         (Route::ListFiles, "/sessions/{session_id}/files/list"),
         (Route::GetFile, "/sessions/{session_id}/files"),
@@ -123,12 +127,16 @@ fn route<'a>(method: &Method, path: &'a str) -> Result<(Route, &'a str), Refusal
         false => Err(Refusal::WrongMethod(allow)),
     };
     match parts {
-        (Some("sessions"), None, ..) => only(post, Route::CreateSession, "", "POST"),
+        (Some("sessions"), None, ..) => match get {
+            true => Ok((Route::ListSessions, "")),
+            false => only(post, Route::CreateSession, "", "GET, HEAD, POST"),
+        },
         (Some("sessions"), Some(id), None, ..) => match delete {
             true => Ok((Route::DestroySession, id)),
             false => only(get, Route::GetSession, id, "GET, HEAD, DELETE"),
         },
         (Some("sessions"), Some(id), Some("exec"), None, _) => only(post, Route::Execute, id, "POST"),
+        (Some("sessions"), Some(id), Some("interrupt"), None, _) => only(post, Route::Interrupt, id, "POST"),
         (Some("sessions"), Some(id), Some("files"), None, _) => match (post, delete) {
             (true, _) => Ok((Route::PutFile, id)),
             (_, true) => Ok((Route::DeleteFile, id)),
@@ -201,6 +209,7 @@ async fn handle<B: Backend>(app: &App<B>, route: Route, id: &str, asked: Asked<'
         Route::Health => return Ok(routes::status::health(app)),
         Route::Ready => return routes::status::ready(app),
         Route::CreateSession => return routes::create_session::handle(app, asked).await,
+        Route::ListSessions => return routes::list_sessions::handle(app).await,
         Route::OpenApi => return Ok(routes::status::openapi()),
         Route::Metrics => return Ok(routes::status::metrics(app)),
         Route::None => return Err(Refusal::NoRoute),
@@ -211,6 +220,7 @@ async fn handle<B: Backend>(app: &App<B>, route: Route, id: &str, asked: Asked<'
     match route {
         Route::GetSession => routes::get_session::handle(app, id).await,
         Route::DestroySession => routes::destroy_session::handle(app, id).await,
+        Route::Interrupt => routes::interrupt::handle(app, id).await,
         Route::Execute => routes::execute::handle(app, id, asked).await,
         Route::ListFiles => routes::list_files::handle(app, id, asked).await,
         Route::GetFile => routes::get_file::handle(app, id, asked).await,
@@ -240,6 +250,8 @@ mod tests {
             (Method::POST, "/sessions", Route::CreateSession),
             (Method::DELETE, "/sessions/x", Route::DestroySession),
             (Method::GET, "/sessions/x", Route::GetSession),
+            (Method::GET, "/sessions", Route::ListSessions),
+            (Method::POST, "/sessions/x/interrupt", Route::Interrupt),
             (Method::POST, "/sessions/x/exec", Route::Execute),
             (Method::HEAD, "/sessions/x/files", Route::GetFile),
             (Method::GET, "/sessions/..%2f..%2fetc/files/list", Route::ListFiles),
@@ -254,6 +266,6 @@ mod tests {
         {
             assert!(matches!(route(&Method::GET, path), Err(Refusal::NoRoute)), "{path}");
         }
-        assert!(matches!(route(&Method::PUT, "/sessions"), Err(Refusal::WrongMethod("POST"))));
+        assert!(matches!(route(&Method::PUT, "/sessions"), Err(Refusal::WrongMethod("GET, HEAD, POST"))));
     }
 }

@@ -8,8 +8,8 @@ use utoipa::openapi::{Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
 use crate::routes::{
-    create_session, delete_file, destroy_session, execute, get_archive, get_file, get_session, list_files, put_archive,
-    put_file, status,
+    create_session, delete_file, destroy_session, execute, get_archive, get_file, get_session, interrupt, list_files,
+    list_sessions, put_archive, put_file, status,
 };
 
 const CHECKED_IN: &str = include_str!("../openapi.json");
@@ -37,9 +37,11 @@ pub fn generated() -> Result<String, serde_json::Error> {
     ),
     paths(
         create_session::handle,
+        list_sessions::handle,
         get_session::handle,
         destroy_session::handle,
         execute::handle,
+        interrupt::handle,
         list_files::handle,
         get_file::handle,
         put_file::handle,

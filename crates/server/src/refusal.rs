@@ -11,6 +11,8 @@ pub(crate) enum Refusal {
     NoRoute,
     /// Something is, by these methods.
     WrongMethod(&'static str),
+    /// Sessions are not listed here.
+    NoListing,
     /// The body came too slowly.
     SlowBody,
     /// The body broke off, or its framing is wrong.

@@ -23,6 +23,8 @@ use crate::refusal::Refusal;
 pub(crate) enum Reply {
     Created(Handle),
     Found(Handle),
+    Sessions(Vec<Handle>),
+    Interrupted(bool),
     Destroyed,
     Ran { tool: Tool, tool_use_id: String, outcome: Outcome },
     Listed(Listing),
@@ -72,6 +74,11 @@ pub(crate) fn reply<B: Backend>(reply: Reply, app: &App<B>) -> Response<Body> {
     match reply {
         Reply::Created(handle) => json(StatusCode::CREATED, &session_handle(&handle, app)),
         Reply::Found(handle) => json(StatusCode::OK, &session_handle(&handle, app)),
+        Reply::Sessions(handles) => {
+            let sessions = handles.iter().map(|handle| session_handle(handle, app)).collect();
+            sized_json(StatusCode::OK, &wire::SessionList { sessions }, handles.len() * 512 + 16)
+        }
+        Reply::Interrupted(interrupted) => json(StatusCode::OK, &wire::Interrupted { interrupted }),
         Reply::Destroyed | Reply::Removed => plain(StatusCode::NO_CONTENT),
         Reply::Ran { tool, tool_use_id, outcome } => ran(tool, &tool_use_id, &outcome),
         Reply::Listed(listing) => listed(&listing),
@@ -106,6 +113,10 @@ pub(crate) fn refusal(refusal: Refusal) -> (Response<Body>, Option<Fault>) {
             let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, &detail);
             set(&mut answer, ALLOW, HeaderValue::from_static(allow));
             return (answer, None);
+        }
+        Refusal::NoListing => {
+            let detail = "sessions are listed only where the server asks for a token: start it with --auth-token-file";
+            return (error(StatusCode::FORBIDDEN, detail), None);
         }
         Refusal::SlowBody => {
             let mut answer = error(StatusCode::REQUEST_TIMEOUT, "the body of the request took too long to come");

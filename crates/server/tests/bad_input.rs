@@ -88,7 +88,8 @@ fn paths_and_methods_that_are_not_served() {
         server.get(path).refused(404);
     }
     for (method, path, allow) in [
-        ("GET", "/sessions", "POST"),
+        ("PUT", "/sessions", "GET, HEAD, POST"),
+        ("GET", &format!("{session}/interrupt"), "POST"),
         ("PUT", session.as_str(), "GET, HEAD, DELETE"),
         ("GET", &format!("{session}/exec"), "POST"),
         ("PATCH", &format!("{session}/files"), "GET, HEAD, POST, DELETE"),

@@ -294,3 +294,41 @@ fn a_fault_of_ours_is_told_without_its_cause() {
     assert!(!other.refused(500).contains("keeper"));
     assert!(other.header("x-request-id").is_some_and(|id| id.len() > 8));
 }
+
+#[test]
+fn a_call_is_interrupted_while_it_runs_and_others_wait() {
+    let server = TestServer::start();
+    let session = server.session();
+    let interrupt = format!("{session}/interrupt");
+    let nothing = server.post(&interrupt, "");
+    assert_eq!((nothing.status, nothing.json()), (200, json!({"interrupted": false})));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| server.exec(&session, "wait:"));
+        server.fake.await_waiting(1);
+        let answer = server.post(&interrupt, "{\"later\": true}");
+        assert_eq!((answer.status, answer.json()), (200, json!({"interrupted": true})));
+        our("Interrupted").validate(&answer.json()).unwrap();
+        assert_eq!(call.join().unwrap().status, 200);
+    });
+    server.post("/sessions/0123456789abcdef0123456789abcdef/interrupt", "").refused(404);
+    server.post("/sessions/x/interrupt", "").refused(404);
+    server.is_well();
+}
+
+#[test]
+fn sessions_are_listed_to_those_with_the_token_alone() {
+    let server = TestServer::start();
+    let session = server.session();
+    let refused = server.get("/sessions");
+    refused.refused(403);
+    assert!(!format!("{refused:?}").contains(&session["/sessions/".len()..]));
+
+    let server = TestServer::with(ringfence_server::DoorLimits::default(), Some("secret"));
+    let bearer = [("Authorization", "Bearer secret")];
+    let created = server.ask("POST", "/sessions", &bearer, b"");
+    server.get("/sessions").refused(401);
+    let listed = server.ask("GET", "/sessions", &bearer, b"");
+    assert_eq!(listed.status, 200);
+    our("SessionList").validate(&listed.json()).unwrap();
+    assert_eq!(listed.json()["sessions"], json!([created.json()]));
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ringfence_interp::Cell;
+use ringfence_interp::{Cell, InterruptHandle};
 use ringfence_op::SessionId;
 use ringfence_workspace::Workspace;
 use tokio::sync::{oneshot, watch};
@@ -34,6 +34,7 @@ pub(crate) struct Session {
     pub(crate) created: SystemTime,
     pub(crate) workspace: Workspace,
     clock: Clock,
+    interrupt: InterruptHandle,
     state: Mutex<State>,
     ended: watch::Sender<bool>,
 }
@@ -70,6 +71,7 @@ impl Session {
     /// A session in its cell.
     pub(crate) fn new(terms: Terms, cell: Cell, workspace: Workspace, clock: Clock, waiting_max: usize) -> Arc<Self> {
         let now = SystemTime::now();
+        let interrupt = cell.interrupt_handle();
         let state = State {
             life: Lifetimes::new(terms.idle, terms.lifetime, clock.now()),
             last_activity: now,
@@ -83,6 +85,7 @@ impl Session {
             created: now,
             workspace,
             clock,
+            interrupt,
             state: Mutex::new(state),
             ended: watch::Sender::new(false),
         })
@@ -143,6 +146,11 @@ impl Session {
         }
         state.cell = Some(cell);
         None
+    }
+
+    /// Interrupts the program that runs; `false` where none does. Waits for nothing.
+    pub(crate) fn interrupt(&self) -> bool {
+        self.interrupt.interrupt()
     }
 
     /// Ends it: the cell if no call has it. Whoever runs or waits in it hears of it.

@@ -123,6 +123,25 @@ impl Sessions {
         Ok(())
     }
 
+    /// Interrupts the program that runs in a session, as ctrl-C does; `false` where none runs. Calls that wait behind
+    /// it are not touched. Answered at once, and no activity of its own.
+    ///
+    /// # Errors
+    /// `UnknownSession`.
+    pub fn interrupt(&self, id: SessionId) -> Result<bool, Fault> {
+        self.inner.find(id).map(|session| session.interrupt())
+    }
+
+    /// The handles of all sessions, the oldest first; as many as there may be sessions at the most.
+    #[must_use]
+    pub fn handles(&self) -> Vec<Handle> {
+        let sessions: Vec<_> = self.inner.table().sessions.values().cloned().collect();
+        let alive = sessions.iter().filter(|session| session.expired().is_none() && !session.is_dead());
+        let mut handles: Vec<_> = alive.map(|session| self.inner.describe(session)).collect();
+        handles.sort_by_key(|handle| handle.created);
+        handles
+    }
+
     /// The handle of a session; asking for it is no activity.
     ///
     /// # Errors

@@ -85,6 +85,20 @@ pub struct SessionHandle {
     pub limits: Limits,
 }
 
+/// The sessions that live.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SessionList {
+    /// Their handles, the oldest first.
+    pub sessions: Vec<SessionHandle>,
+}
+
+/// What an interrupt met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Interrupted {
+    /// Whether a program was running, and was told; what it made of that is in the answer of its own call.
+    pub interrupted: bool,
+}
+
 /// What a session, and a call of it, may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Limits {

@@ -26,7 +26,7 @@ pub use exec::{
 };
 pub use field::Refusal;
 pub use files::{ArchiveResult, FileList, FileMetadata, FileUploadResult, FileUploadSchema};
-pub use lease::{CreateSessionRequest, Limits, SessionHandle};
+pub use lease::{CreateSessionRequest, Interrupted, Limits, SessionHandle, SessionList};
 pub use outcome::{
     Background, CodeExecutionOutputFile, CodeExecutionResult, ExecResponse, LimitExceeded, ResultBlock, Usage,
 };

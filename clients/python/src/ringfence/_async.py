@@ -164,6 +164,10 @@ class AsyncSession(SessionBase):
         """As `Session.describe`."""
         return await self._client._transport.send(calls.describe(await self._ready()))
 
+    async def interrupt(self) -> bool:
+        """As `Session.interrupt`: from another task."""
+        return await self._client._transport.send(calls.interrupt(await self._ready()))
+
     async def keep(self) -> str:
         """As `Session.keep`."""
         session_id = await self._ready()
@@ -258,6 +262,10 @@ class AsyncClient:
     def attach(self, session_id: str) -> AsyncSession:
         """As `Client.attach`."""
         return AsyncSession(session_id=session_id, client=self)
+
+    async def sessions(self) -> list[SessionHandle]:
+        """As `Client.sessions`."""
+        return await self._transport.send(calls.sessions())
 
     async def health(self) -> Json:
         """As `Client.health`."""

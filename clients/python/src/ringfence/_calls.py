@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from . import _limits as limits
-from ._answers import Json, Listing, ProducedFile, SessionHandle, StoredFile
+from ._answers import Json, Listing, ProducedFile, SessionHandle, StoredFile, Unusable
 from ._errors import (
     AnswerError,
     AnswerTimeout,
@@ -171,6 +171,32 @@ def describe(session_id: str) -> Call[SessionHandle]:
         repeatable=True,
         missing=SessionGone,
     )
+
+
+def interrupt(session_id: str) -> Call[bool]:
+    """Interrupts the call that runs; an addition of ringfence. Never sent twice: a second one is a harder one."""
+    name = "Interrupt"
+
+    def read(answer: Json) -> bool:
+        interrupted = answer.get("interrupted")
+        if not isinstance(interrupted, bool):
+            raise Unusable("interrupted is no boolean")
+        return interrupted
+
+    return Call(name, "POST", _session(session_id, "/interrupt"), lambda: Parsed(name, read), missing=SessionGone)
+
+
+def sessions() -> Call[list[SessionHandle]]:
+    """The sessions that live; an addition of ringfence."""
+    name = "ListSessions"
+
+    def read(answer: Json) -> list[SessionHandle]:
+        handles = answer.get("sessions")
+        if not isinstance(handles, list) or not all(isinstance(handle, dict) for handle in handles):
+            raise Unusable("sessions is no list of handles")
+        return [SessionHandle.read(handle) for handle in handles]
+
+    return Call(name, "GET", "/sessions", lambda: Parsed(name, read), repeatable=True)
 
 
 def release(session_id: str, patience: float = limits.PATIENCE_SECONDS) -> Call[None]:

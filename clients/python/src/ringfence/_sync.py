@@ -292,6 +292,17 @@ class Session(SessionBase):
         """The session's handle as it is now (an addition of ringfence)."""
         return self._client._transport.send(calls.describe(self._ready()))
 
+    def interrupt(self) -> bool:
+        """Interrupts the call that runs, as ctrl-C does (an addition of ringfence): from another thread.
+
+        The call ends when its program does, and its own result says how. A second interrupt ends it as its timeout
+        would.
+
+        Returns:
+            Whether a call was running.
+        """
+        return self._client._transport.send(calls.interrupt(self._ready()))
+
     def keep(self) -> str:
         """Leaves the session alive when this object is closed; its id, for a later `Session(session_id=...)`."""
         session_id = self._ready()
@@ -406,6 +417,14 @@ class Client:
     def attach(self, session_id: str) -> Session:
         """A session that was leased elsewhere. Nothing is sent, and nothing is released on close."""
         return Session(session_id=session_id, client=self)
+
+    def sessions(self) -> list[SessionHandle]:
+        """The sessions of the backend, the oldest first (an addition of ringfence).
+
+        Raises:
+            BackendError: With status 403, where the server asks for no token: then ids are what keeps callers apart.
+        """
+        return self._transport.send(calls.sessions())
 
     def health(self) -> Json:
         """What `/health` says. Outside the contract: a backend may not have it."""

@@ -11,6 +11,7 @@ use super::{Connection, block_on, ended, print, text};
 
 const AFTER: &str = "\
 A session that nobody destroys is reclaimed by the backend after its idle timeout.
+`list` shows, with tabs between: id, made at, last used at (POSIX seconds), image, tier.
 
 Example: SESSION=$(ringfence session create --idle-timeout 600)
 
@@ -28,7 +29,7 @@ pub(crate) fn command() -> Command {
         Command::new(name).about(about).after_help(AFTER).arg(json()).args(super::connection_args())
     };
     Command::new("session")
-        .about("Leases, shows and destroys sessions")
+        .about("Leases, lists, shows, interrupts and destroys sessions")
         .after_help(AFTER)
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -38,6 +39,8 @@ pub(crate) fn command() -> Command {
                 .arg(seconds("idle-timeout", "Reclaim it after so long without activity"))
                 .arg(seconds("lifetime", "Reclaim it so long after its creation")),
         )
+        .subcommand(each("list", "Lists the sessions of a backend that asks for a token"))
+        .subcommand(each("interrupt", "Interrupts the call that runs in a session, as ctrl-C does").arg(id()))
         .subcommand(each("show", "Shows what the backend knows about a session").arg(id()))
         .subcommand(each("destroy", "Destroys a session, or makes sure that it is gone").arg(id()))
 }
@@ -47,6 +50,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     ended(block_on(async {
         match matches.subcommand() {
             Some(("create", matches)) => create(matches).await,
+            Some(("list", matches)) => list(matches).await,
+            Some(("interrupt", matches)) => interrupt(matches).await,
             Some(("show", matches)) => show(matches).await,
             Some((_, matches)) => destroy(matches).await,
             None => Ok(()),
@@ -73,6 +78,38 @@ async fn create(matches: &ArgMatches) -> anyhow::Result<()> {
         print(format!("{}\n", as_json(&handle)));
     } else {
         print(format!("{}\n", session.id()));
+    }
+    Ok(())
+}
+
+async fn list(matches: &ArgMatches) -> anyhow::Result<()> {
+    let handles = Connection::of(matches)?.client()?.sessions().await?;
+    if matches.get_flag("json") {
+        print(format!("{}\n", json!({"sessions": handles.iter().map(as_json).collect::<Vec<_>>()})));
+        return Ok(());
+    }
+    for handle in handles {
+        let seconds = |at: Option<f64>| at.map_or_else(|| "-".to_owned(), |at| format!("{at:.0}"));
+        let said = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| text.escape_debug().to_string());
+        print(format!(
+            "{}\t{}\t{}\t{}\t{}\n",
+            handle.session_id.escape_debug(),
+            seconds(handle.created_at),
+            seconds(handle.last_activity_at),
+            said(handle.image),
+            said(handle.tier)
+        ));
+    }
+    Ok(())
+}
+
+async fn interrupt(matches: &ArgMatches) -> anyhow::Result<()> {
+    let session = Connection::of(matches)?.client()?.attach(text(matches, "session"));
+    let interrupted = session.interrupt().await?;
+    if matches.get_flag("json") {
+        print(format!("{}\n", json!({"session_id": session.id(), "interrupted": interrupted})));
+    } else if !interrupted {
+        print("no call was running\n");
     }
     Ok(())
 }

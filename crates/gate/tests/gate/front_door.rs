@@ -27,6 +27,11 @@ async fn a_walk_through_the_gate() {
     assert_eq!((read.status, read.json()["session_id"].as_str()), (200, Some(id.as_str())));
     let done = gate.execute(&grant, &id, "print(1)").await;
     assert_eq!((done.status, &done.json()["result_block"]["content"]["stdout"]), (200, &json!("one")));
+    let interrupted = gate.call(&format!("POST /sessions/{id}/interrupt"), &grant, "{}").await;
+    assert_eq!((interrupted.status, interrupted.json()), (200, json!({"interrupted": true})));
+    let stranger = world.issuer.grant("team-b");
+    assert_eq!(gate.call(&format!("POST /sessions/{id}/interrupt"), &stranger, "").await.status, 404);
+    assert_eq!(backend.seen().iter().filter(|seen| seen.path == "/sessions/one-1/interrupt").count(), 1);
     let put = gate.call(&format!("POST /sessions/{id}/files?x=y%20z"), &grant, "a,b\n1,2\n").await;
     assert_eq!((put.status, put.json()["size_bytes"].as_u64()), (201, Some(8)));
     assert!(backend.seen().iter().any(|seen| seen.path == "/sessions/one-1/files?x=y%20z"));

@@ -34,6 +34,7 @@ pub(super) struct Killing {
 struct Seen {
     pid: u32,
     state: u8,
+    group: u32,
     start_ticks: u64,
 }
 
@@ -67,6 +68,22 @@ pub(super) fn kill_since(proc: BorrowedFd<'_>, since_ticks: u64, keep: u32) -> K
     // Something could not be listed, or does not die. ESRCH: nobody was left.
     let _ = signal::send(-1, libc::SIGKILL);
     Killing { count: killed.len() as u32, all: keep != 0 }
+}
+
+/// SIGINT for one process and for those of its group that started at or after `since_ticks`, each once. What it starts
+/// meanwhile is missed, as a terminal misses it.
+pub(super) fn interrupt(proc: BorrowedFd<'_>, pid: u32, since_ticks: u64) {
+    let listed = list(proc).unwrap_or_default();
+    let group = listed.iter().find(|seen| seen.pid == pid).map(|seen| seen.group);
+    let young = listed.iter().filter(|seen| is_young_of(seen, group, since_ticks)).map(|seen| seen.pid);
+    for pid in young.filter(|other| *other != pid).chain([pid]) {
+        // ESRCH: it is gone, and needs no interrupt.
+        let _ = signal::send(pid.cast_signed(), libc::SIGINT);
+    }
+}
+
+fn is_young_of(seen: &Seen, group: Option<u32>, since_ticks: u64) -> bool {
+    Some(seen.group) == group && seen.start_ticks >= since_ticks
 }
 
 /// One round with everything stopped; whether something is left.
@@ -140,7 +157,7 @@ fn list(proc: BorrowedFd<'_>) -> io::Result<Vec<Seen>> {
         }
         // One that has gone meanwhile is not there to be killed.
         if let Some(stat) = read_stat(proc, pid) {
-            seen.push(Seen { pid, state: stat.state, start_ticks: stat.start_ticks });
+            seen.push(Seen { pid, state: stat.state, group: stat.group, start_ticks: stat.start_ticks });
         }
         if seen.len() >= PROCESSES_LISTED_MAX {
             break;
@@ -163,11 +180,20 @@ mod tests {
     #[test]
     fn the_aim_spares_the_older_the_kept_and_the_dead() {
         let aim = Aim { since_ticks: 100, keep: 5 };
-        let seen = |pid, state, start_ticks| Seen { pid, state, start_ticks };
+        let seen = |pid, state, start_ticks| Seen { pid, state, group: 5, start_ticks };
         assert!(aim.takes(&seen(7, b'S', 100)));
         assert!(aim.takes(&seen(7, b'T', 101)));
         assert!(!aim.takes(&seen(7, b'S', 99)));
         assert!(!aim.takes(&seen(5, b'S', 200)));
         assert!(!aim.takes(&seen(7, b'Z', 200)));
+    }
+
+    #[test]
+    fn an_interrupt_means_the_young_of_the_group() {
+        let meant = |group, start_ticks| is_young_of(&Seen { pid: 7, state: b'S', group, start_ticks }, Some(3), 100);
+        assert!(meant(3, 100));
+        assert!(!meant(3, 99), "an earlier call started it");
+        assert!(!meant(7, 100), "a group of its own");
+        assert!(!is_young_of(&Seen { pid: 7, state: b'S', group: 3, start_ticks: 100 }, None, 100));
     }
 }

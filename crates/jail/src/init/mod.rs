@@ -161,6 +161,7 @@ impl<'a> Init<'a> {
                     let _ = signal::send(pid, signal);
                 }
             }
+            Ok(ToInit::Interrupt { pid, since_ticks }) => kill::interrupt(self.proc.as_fd(), pid, since_ticks),
             Ok(ToInit::KillSince { token, since_ticks, keep }) => {
                 let killing = kill::kill_since(self.proc.as_fd(), since_ticks, keep);
                 // Their ends are told before the end of the killing.

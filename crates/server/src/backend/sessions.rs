@@ -73,6 +73,14 @@ impl Backend for OverSessions {
         self.sessions.destroy(id)
     }
 
+    async fn interrupt(&self, id: SessionId) -> Result<bool, Fault> {
+        self.sessions.interrupt(id)
+    }
+
+    async fn handles(&self) -> Result<Vec<Handle>, Fault> {
+        Ok(self.sessions.handles().into_iter().map(described).collect())
+    }
+
     async fn handle(&self, id: SessionId) -> Result<Handle, Fault> {
         self.sessions.handle(id).map(described)
     }

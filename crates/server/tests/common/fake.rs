@@ -75,6 +75,15 @@ impl Fake {
         self.gate.send_replace(true);
     }
 
+    /// Lets one go that waits, if one does.
+    fn interrupt_waiting(&self) -> bool {
+        let some = self.waiting.load(Ordering::SeqCst) > 0;
+        if some {
+            self.open_gates();
+        }
+        some
+    }
+
     /// Waits until so many calls have reached the gate.
     pub fn await_waiting(&self, count: u64) {
         while self.waiting.load(Ordering::SeqCst) < count {
@@ -194,6 +203,15 @@ impl Backend for Fake {
 
     async fn destroy(&self, id: SessionId) -> Result<(), Fault> {
         self.sessions().remove(&id).map(|_| ()).ok_or_else(Fault::unknown_session)
+    }
+
+    async fn interrupt(&self, id: SessionId) -> Result<bool, Fault> {
+        self.of(id, |_| Ok(()))?;
+        Ok(self.interrupt_waiting())
+    }
+
+    async fn handles(&self) -> Result<Vec<Handle>, Fault> {
+        Ok(self.sessions().values().map(|(handle, _)| handle.clone()).collect())
     }
 
     async fn handle(&self, id: SessionId) -> Result<Handle, Fault> {

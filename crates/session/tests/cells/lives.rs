@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringfence_op::FaultKind;
+use ringfence_op::{CallReport, FaultKind, Operation, SessionId, WorkspacePath};
 use ringfence_session::{Lease, Sessions};
 
 use crate::{call, code, command, lease, python, release, try_call};
@@ -16,6 +16,10 @@ crate::cases![
     hints_are_clamped_and_never_fail,
     what_is_unknown_is_said_to_be,
     a_long_line_is_refused,
+    an_interrupt_ends_what_runs_and_nothing_else,
+    an_interrupt_is_the_programs_to_take,
+    a_second_interrupt_ends_what_ignores_the_first,
+    an_interrupt_reaches_what_a_call_has_started,
 ];
 
 async fn calls_run_one_after_another(sessions: Sessions) {
@@ -126,5 +130,95 @@ async fn a_long_line_is_refused(sessions: Sessions) {
         }
     }
     assert!(ran >= 25 && refused > 0, "{ran} ran, {refused} were refused");
+    release(&sessions, id).await;
+}
+
+/// Interrupts once the call has made the file `ready`.
+async fn interrupt(sessions: &Sessions, id: SessionId) {
+    let ready = WorkspacePath::parse("ready").expect("a path");
+    while sessions.files(id).expect("the session").open_file(&ready).is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(sessions.interrupt(id).expect("the session"), "a call runs");
+    sessions.files(id).expect("the session").remove(&ready).expect("the file");
+}
+
+/// Runs it, interrupted once it has made the file `ready`.
+async fn interrupted(sessions: &Sessions, id: SessionId, operation: Operation) -> CallReport {
+    let call = sessions.execute(id, call(operation, Duration::from_secs(600)));
+    tokio::join!(call, interrupt(sessions, id)).0.expect("an outcome").report
+}
+
+async fn an_interrupt_ends_what_runs_and_nothing_else(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    assert!(!sessions.interrupt(id).expect("the session"), "nothing runs");
+    let sleep = "import time\nx = 7\nprint('in')\nopen('ready', 'w').close()\ntime.sleep(600)";
+    let first = interrupted(&sessions, id, code(sleep));
+    let waits = async {
+        while sessions.counts().calls == 0 {
+            tokio::task::yield_now().await;
+        }
+        python(&sessions, id, "print(x)").await.report
+    };
+    let (report, next) = tokio::join!(first, waits);
+    assert_eq!((report.return_code, report.limit_exceeded, report.interpreter_restarted), (130, None, false));
+    assert_eq!(report.stdout, "in\n");
+    assert!(report.stderr.contains("KeyboardInterrupt"), "{}", report.stderr);
+    assert!(
+        report.stderr.ends_with("\nringfence: interrupted by the caller; variables are kept\n"),
+        "{}",
+        report.stderr
+    );
+    assert_eq!((next.stdout.as_str(), next.stderr.as_str()), ("7\n", ""), "the call behind it runs untouched");
+    let report = interrupted(&sessions, id, command("touch ready; sleep 600; echo after")).await;
+    assert_eq!((report.return_code, report.stdout.as_str()), (130, ""));
+    assert_eq!(report.stderr, "ringfence: interrupted by the caller; files are kept\n");
+    assert_eq!(python(&sessions, id, "print(x)").await.report.stdout, "7\n");
+    release(&sessions, id).await;
+    assert!(sessions.interrupt(id).is_err_and(|fault| fault.kind() == FaultKind::UnknownSession));
+}
+
+async fn an_interrupt_is_the_programs_to_take(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    let caught = "import time\ntry:\n    open('ready', 'w').close()\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    \
+                  time.sleep(1.5)\n    print('tidied')";
+    let report = interrupted(&sessions, id, code(caught)).await;
+    assert_eq!((report.return_code, report.stdout.as_str(), report.stderr.as_str()), (0, "tidied\n", ""));
+    let trapped = "trap 'echo trapped; exit 3' INT; touch ready; sleep 600 & wait";
+    let report = interrupted(&sessions, id, command(trapped)).await;
+    assert_eq!((report.return_code, report.stdout.as_str(), report.stderr.as_str()), (3, "trapped\n", ""));
+    release(&sessions, id).await;
+}
+
+async fn a_second_interrupt_ends_what_ignores_the_first(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    let stubborn = "import time\nx = 1\nwhile True:\n    try:\n        open('ready', 'w').close()\n        time.sleep(600)\n    \
+                    except KeyboardInterrupt: pass";
+    let twice = async {
+        interrupt(&sessions, id).await;
+        interrupt(&sessions, id).await;
+    };
+    let call = sessions.execute(id, call(code(stubborn), Duration::from_secs(600)));
+    let report = tokio::join!(call, twice).0.expect("an outcome").report;
+    assert_eq!((report.return_code, report.interpreter_restarted), (130, true), "{report:?}");
+    assert!(
+        report.stderr.ends_with("by the caller; killed, variables are lost, files are kept\n"),
+        "{}",
+        report.stderr
+    );
+    assert_eq!(python(&sessions, id, "print('x' in globals())").await.report.stdout, "False\n");
+    release(&sessions, id).await;
+}
+
+async fn an_interrupt_reaches_what_a_call_has_started(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    // The kernel tells starts in ticks of 10 ms: the next call must not begin in the tick of this one's child.
+    let older = "import os, subprocess, time\nolder = subprocess.Popen(['sleep', '600'])\ntime.sleep(0.05)";
+    python(&sessions, id, older).await;
+    // As at a terminal: the child dies of the interrupt, the program that waits for it by system(3) goes on.
+    let report = interrupted(&sessions, id, code("print(os.system('touch ready; exec sleep 600'), flush=True)")).await;
+    assert_eq!((report.return_code, report.stdout.as_str()), (0, "2\n"), "{report:?}");
+    let report = python(&sessions, id, "print(older.poll())\nolder.kill()").await.report;
+    assert_eq!(report.stdout, "None\n", "what an earlier call started is not meant");
     release(&sessions, id).await;
 }

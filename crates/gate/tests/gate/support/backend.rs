@@ -264,6 +264,7 @@ fn honest(state: &State, seen: &Seen) -> Reply {
             sessions.remove(*id);
             Reply::empty("204 No Content")
         }
+        ("POST", ["sessions", _, "interrupt"]) => Reply::json("200 OK", r#"{"interrupted":true}"#),
         ("POST", ["sessions", _, "exec"]) => result(&state.name),
         ("POST", ["sessions", id, "files"]) => {
             state.files.lock().unwrap().insert((*id).to_owned(), seen.body.clone());
