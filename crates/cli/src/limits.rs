@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The largest configuration file that is read, bytes.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 /// The longest token, bytes.
-pub(crate) const TOKEN_BYTES_MAX: u64 = 4096;
+pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// The most sessions that can be set: each takes an id of its own of the fleet's (1 to 60,000), and a few descriptors.
 pub(crate) const SESSIONS_MAX: u64 = 10_000;
 /// The most cells kept ready that can be set.

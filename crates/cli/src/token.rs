@@ -1,51 +1,31 @@
 //! The bearer token that callers must show.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use zeroize::Zeroizing;
 
 use crate::limits::TOKEN_BYTES_MAX;
 
 /// A token, never shown by Debug, never empty, and the file that it came from.
 pub(crate) struct Token {
-    text: String,
+    text: Zeroizing<String>,
     path: PathBuf,
 }
 
 impl Token {
-    /// Reads the token from a file that nobody else may read. One newline at its end is taken off.
+    /// Reads the token from a file that nobody else may use.
     ///
     /// # Errors
     /// Names the file and what is wrong with it, never what is in it.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let about = || format!("the token file {}", path.display());
-        let file = File::open(path).with_context(about)?;
-        let metadata = file.metadata().with_context(about)?;
-        if !metadata.is_file() {
-            bail!("{} is no regular file", about());
+        let text = ringfence_secret::read_line(path, 1).with_context(about)?;
+        if text.len() > TOKEN_BYTES_MAX {
+            bail!("{} must hold one line of at most {TOKEN_BYTES_MAX} characters", about());
         }
-        if metadata.mode() & 0o077 != 0 {
-            let mode = metadata.mode() & 0o777;
-            bail!("{} can be used by others (mode {mode:04o}): `chmod 600 {}`", about(), path.display());
-        }
-        let mut text = String::new();
-        file.take(TOKEN_BYTES_MAX + 2).read_to_string(&mut text).with_context(about)?;
-        let token = text.strip_suffix('\n').unwrap_or(&text);
-        let token = token.strip_suffix('\r').unwrap_or(token);
-        if token.is_empty() {
-            bail!("{} is empty", about());
-        }
-        if token.len() as u64 > TOKEN_BYTES_MAX || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            bail!(
-                "{} must hold one line of at most {TOKEN_BYTES_MAX} printable ASCII characters without spaces",
-                about()
-            );
-        }
-        Ok(Token { text: token.to_owned(), path: path.to_owned() })
+        Ok(Token { text, path: path.to_owned() })
     }
 
     /// The token itself, for the one comparison.
@@ -90,5 +70,16 @@ mod tests {
             let error = format!("{:#}", read(content, mode).unwrap_err());
             assert!(error.contains("token file") && !error.contains("s3cret"), "{content:?} {mode:o}: {error}");
         }
+        assert!(read(&"s".repeat(TOKEN_BYTES_MAX), 0o600).is_ok());
+        assert!(read(&"s".repeat(TOKEN_BYTES_MAX + 1), 0o600).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(Token::read(&path).is_err());
     }
 }

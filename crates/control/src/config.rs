@@ -7,7 +7,6 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::error::ControlError;
-use crate::secret;
 
 /// POSIX milliseconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -73,7 +72,7 @@ impl DatabaseUrl {
     /// # Errors
     /// Names the file, never what is in it.
     pub fn read(path: &Path) -> Result<Self, ControlError> {
-        DatabaseUrl::parse(&secret::read_secret_line(path, 1)?)
+        DatabaseUrl::parse(&ringfence_secret::read_line(path, 1)?)
     }
 }
 
@@ -100,5 +99,14 @@ mod tests {
             let error = DatabaseUrl::parse(wrong).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(matches!(DatabaseUrl::read(&path), Err(ControlError::Secret(_))));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ringfence_grant::{GrantError, KeyError};
+use ringfence_secret::SecretError;
 use thiserror::Error;
 
 /// A failure of the control plane. No text holds a secret or a database URL.
@@ -26,6 +27,9 @@ pub enum ControlError {
         /// What is wrong, without what stands in it.
         reason: String,
     },
+    /// A file with a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// A private key cannot be used.
     #[error("the key file {} cannot be used", path.display())]
     KeyFile {

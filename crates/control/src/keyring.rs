@@ -15,7 +15,6 @@ use ringfence_grant::{Algorithm, KeySet, PublicKey, SigningKey};
 
 use crate::error::ControlError;
 use crate::limits::KEYS_PUBLISHED_MAX;
-use crate::secret::{create_private, read_private};
 use crate::store::{self, KeyRow, Store, Tx};
 
 /// What a key does now.
@@ -140,7 +139,7 @@ impl Keyring {
         };
         // The file first: a key that is published and cannot sign is a hole, a file that nobody knows is not.
         let path = self.path(&kid)?;
-        create_private(&path, key.to_jwk().as_bytes())?;
+        ringfence_secret::create_private(&path, key.to_jwk().as_bytes())?;
         let added = add(transaction, &row, actor).await;
         if added.is_err() {
             let _ = std::fs::remove_file(&path);
@@ -166,7 +165,7 @@ impl Keyring {
         }
         // A small local file: not worth a thread of its own.
         let path = self.path(kid)?;
-        let document = read_private(&path)?;
+        let document = ringfence_secret::read_private(&path)?;
         let key = SigningKey::from_jwk(document.trim_end().as_bytes());
         let key = key.map_err(|source| ControlError::KeyFile { path: path.clone(), source })?;
         if key.public().key_id() != kid {

@@ -81,9 +81,6 @@ pub const KEY_LEAD_SECONDS_MAX: u64 = 7 * 86_400;
 /// Keys that are published at once: a set holds at most sixteen, and a rotation needs two.
 pub const KEYS_PUBLISHED_MAX: usize = 8;
 
-/// The longest file of a secret, bytes.
-pub const SECRET_BYTES_MAX: usize = 16 << 10;
-
 /// The shortest admin token, bytes: it is chosen by a person or a program, and guards everything.
 pub const ADMIN_TOKEN_BYTES_MIN: usize = 16;
 

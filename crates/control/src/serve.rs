@@ -22,7 +22,6 @@ use crate::limits::{
     ADMIN_TOKEN_BYTES_MIN, BODY_WAIT, CONNECTIONS_MAX, DRAIN_WAIT, HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX,
     KEY_LEAD_SECONDS_MAX,
 };
-use crate::secret::read_secret_line;
 use crate::store::Store;
 use crate::token::hash;
 
@@ -38,7 +37,7 @@ impl Control {
     /// What cannot be used. Secrets are in no error.
     pub async fn start(config: Config) -> Result<Self, ControlError> {
         check(&config)?;
-        let admin = read_secret_line(&config.admin_token_file, ADMIN_TOKEN_BYTES_MIN)?;
+        let admin = ringfence_secret::read_line(&config.admin_token_file, ADMIN_TOKEN_BYTES_MIN)?;
         let clock = config.clock.unwrap_or_else(|| -> Clock { Arc::new(system_ms) });
         let keyring = Keyring::new(config.keys_folder, config.key_lead_seconds);
         let app = App {

@@ -20,7 +20,6 @@ use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Ro
 use crate::config::{DatabaseUrl, Dialect};
 use crate::error::ControlError;
 use crate::limits::{DATABASE_CONNECTIONS_MAX, DATABASE_WAIT};
-use crate::secret;
 
 pub(crate) use audit::{Line, NewLine, write as write_audit};
 pub(crate) use keys::{KeyRow, add_in as add_key_in, keys_in, signs_until};
@@ -106,7 +105,7 @@ fn options(url: &DatabaseUrl) -> Result<AnyConnectOptions, ControlError> {
     let text = match &url.0 {
         Dialect::Sqlite(path) => {
             // Nobody else may read it; its log takes over the mode.
-            secret::ensure_private(path)?;
+            ringfence_secret::ensure_private(path)?;
             zeroize::Zeroizing::new(sqlite_url(path, "rw")?)
         }
         Dialect::Postgres(text) => text.clone(),
@@ -147,7 +146,7 @@ pub async fn backup(url: &DatabaseUrl, target: &Path) -> Result<(), ControlError
     let mut connection = options.disable_statement_logging().connect().await.map_err(doing())?;
     set_up_sqlite(&mut connection).await.map_err(doing())?;
     // An empty file is taken by SQLite as a new one, and keeps its mode.
-    secret::create_private(target, b"")?;
+    ringfence_secret::create_private(target, b"")?;
     let copied = sqlx::query("VACUUM INTO $1").bind(text).execute(&mut connection).await.map(|_| ());
     let synced = copied.map_err(doing()).and_then(|()| {
         let file = std::fs::File::open(target).and_then(|file| file.sync_all());

@@ -3,6 +3,9 @@
 //! A token is 256 random bits, so a plain SHA-256 is the right hash for it: there is no dictionary of such secrets to
 //! try, and the slow hashes that passwords need would only slow down every request.
 
+use std::path::Path;
+
+use ringfence_secret::create_private;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -70,4 +73,13 @@ impl Fresh {
 /// SHA-256 in hexadecimal digits.
 pub(crate) fn hash(token: &str) -> String {
     Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes the file of an admin's token: 256 random bits.
+///
+/// # Errors
+/// When the file is there already or cannot be written, or there are no random bytes.
+pub fn make_admin_token(path: &Path) -> Result<(), ControlError> {
+    let token = random::secret("rfad_")?;
+    Ok(create_private(path, Zeroizing::new(format!("{}\n", token.as_str())).as_bytes())?)
 }

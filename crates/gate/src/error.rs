@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ringfence_grant::{GrantError, KeyError};
+use ringfence_secret::SecretError;
 use thiserror::Error;
 
 /// Why a gate does not start, or ends. No variant holds a secret.
@@ -27,6 +28,9 @@ pub enum GateError {
         /// What is wrong with it, and what to change.
         reason: String,
     },
+    /// A file with a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// A value of the configuration.
     #[error("{what}: {value:?} {reason}")]
     Value {

@@ -11,11 +11,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use ringfence_op::WorkspaceId;
+use ringfence_secret::read_private;
 use zeroize::Zeroizing;
 
 use crate::error::GateError;
 use crate::limits::{BACKEND_SESSION_BYTES_MAX, ID_KEYS_MAX, SESSION_ID_BYTES_MAX};
-use crate::secret::read_private;
 
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;

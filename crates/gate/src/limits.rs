@@ -105,9 +105,6 @@ pub const SESSION_ID_BYTES_MAX: usize = 512;
 /// Keys in the file of session-id keys: the one that seals, and old ones.
 pub const ID_KEYS_MAX: usize = 4;
 
-/// The largest file of a secret, bytes.
-pub const SECRET_BYTES_MAX: usize = 16 << 10;
-
 /// How long a key set may take to be fetched.
 pub const KEYS_WAIT: Duration = Duration::from_secs(5);
 

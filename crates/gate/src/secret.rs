@@ -1,37 +1,11 @@
-//! Secrets from files that nobody else can read.
+//! Bearer secrets that the gate sends.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use hyper::header::HeaderValue;
+use ringfence_secret::{SecretError, read_line};
 use zeroize::Zeroizing;
-
-use crate::error::GateError;
-use crate::limits::SECRET_BYTES_MAX;
-
-/// Reads a file that must be a regular one, of mode 0600 or less, and small.
-pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, GateError> {
-    let failed = |source| GateError::File { path: path.to_owned(), source };
-    let wrong = |reason: String| GateError::Content { path: path.to_owned(), reason };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(wrong("it is no regular file".to_owned()));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        let mode = metadata.mode() & 0o777;
-        return Err(wrong(format!("others can use it (mode {mode:04o}): `chmod 600` it")));
-    }
-    let mut text = Zeroizing::new(String::with_capacity(SECRET_BYTES_MAX + 1));
-    file.take(SECRET_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() > SECRET_BYTES_MAX {
-        return Err(wrong(format!("it is larger than {SECRET_BYTES_MAX} bytes")));
-    }
-    Ok(text)
-}
 
 /// A bearer secret, ready to be sent. It shows itself in no Debug.
 #[derive(Clone)]
@@ -39,14 +13,8 @@ pub(crate) struct Bearer(HeaderValue);
 
 impl Bearer {
     /// Reads the one line of a file.
-    pub(crate) fn read(path: &Path) -> Result<Self, GateError> {
-        let text = read_private(path)?;
-        let secret = text.strip_suffix('\n').unwrap_or(&text);
-        if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let reason = "it must hold one line of printable ASCII characters without spaces".to_owned();
-            return Err(GateError::Content { path: path.to_owned(), reason });
-        }
-        let line = Zeroizing::new(format!("Bearer {secret}"));
+    pub(crate) fn read(path: &Path) -> Result<Self, SecretError> {
+        let line = Zeroizing::new(format!("Bearer {}", read_line(path, 1)?.as_str()));
         // Visible ASCII was checked, which any header value may hold.
         let mut value = HeaderValue::from_str(&line).unwrap_or(HeaderValue::from_static(""));
         value.set_sensitive(true);
@@ -75,19 +43,22 @@ mod tests {
     fn a_private_file_gives_its_line_and_nothing_shows_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let read = |content: &str, mode: u32| {
-            fs::write(&path, content).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            Bearer::read(&path)
-        };
-        let bearer = read("hush\n", 0o600).unwrap();
+        fs::write(&path, "hush\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let bearer = Bearer::read(&path).unwrap();
         assert_eq!(bearer.header().to_str().unwrap(), "Bearer hush");
         assert!(!format!("{bearer:?} {:?}", bearer.header()).contains("hush"));
-        let large = "h".repeat(SECRET_BYTES_MAX + 1);
-        for (content, mode) in [("hush", 0o640), ("hush", 0o604), ("", 0o600), ("hush hush", 0o600), (&large, 0o600)] {
-            let error = read(content, mode).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
-        }
-        assert!(Bearer::read(folder.path()).is_err());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Bearer::read(&path).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(Bearer::read(&path).is_err());
+        assert!(crate::ident::IdKeys::read(&path).is_err());
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_control::{create_private, read_secret_line};
 use ringfence_probe::{Address, Connection, percent_encoded};
+use ringfence_secret::{create_private, read_line};
 use serde_json::{Value, json};
 
 use super::policy;
@@ -98,7 +98,7 @@ impl Plane {
         let Some(path) = matches.get_one::<PathBuf>("token-file") else {
             bail!("the admin's token is needed: --token-file, or the variable {TOKEN_FILE_VARIABLE}");
         };
-        let token = read_secret_line(path, 1)?;
+        let token = read_line(path, 1)?;
         let address = Address::parse(&text(matches, "url"), Some(token.as_str().to_owned()))?;
         Ok(Plane(Connection::new(&address)))
     }

@@ -1,4 +1,16 @@
-//! Secrets in files that nobody else can read.
+//! Secrets in files that nobody but their owner can use: read, and made.
+//!
+//! For: every part of the program that is given a token or a key by the path of a file. May know: nothing. Never knows:
+//! what a secret is for, and who asks for it.
+//!
+//! **Invariants.**
+//! - A file is read when it is a regular one, of mode 0600 or less, and small; nothing is waited for, whatever stands
+//!   under the path.
+//! - No error shows what is in a file.
+//! - What was read is wiped when it is dropped.
+
+mod error;
+pub mod limits;
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -7,16 +19,16 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use crate::error::ControlError;
-use crate::limits::SECRET_BYTES_MAX;
+pub use error::SecretError;
+use limits::SECRET_BYTES_MAX;
 
 /// Reads a small regular file that nobody but its owner can use (mode 0600 or less).
 ///
 /// # Errors
 /// Names the file and what is wrong with it, never what is in it.
-pub fn read_private(path: &Path) -> Result<Zeroizing<String>, ControlError> {
-    let failed = |source| ControlError::File { path: path.to_owned(), source };
-    let wrong = |reason: String| ControlError::Content { path: path.to_owned(), reason };
+pub fn read_private(path: &Path) -> Result<Zeroizing<String>, SecretError> {
+    let failed = |source| SecretError::File { path: path.to_owned(), source };
+    let wrong = |reason: String| SecretError::Content { path: path.to_owned(), reason };
     // A FIFO would be waited for without this.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(nonblocking).unwrap_or_default();
@@ -37,16 +49,17 @@ pub fn read_private(path: &Path) -> Result<Zeroizing<String>, ControlError> {
     Ok(text)
 }
 
-/// The one line of such a file: printable ASCII without spaces, at least `bytes_min` of it.
+/// The one line of such a file: at least `bytes_min` and one characters of printable ASCII without spaces. One line's
+/// end is taken off.
 ///
 /// # Errors
 /// As [`read_private`].
-pub fn read_secret_line(path: &Path, bytes_min: usize) -> Result<Zeroizing<String>, ControlError> {
+pub fn read_line(path: &Path, bytes_min: usize) -> Result<Zeroizing<String>, SecretError> {
     let text = read_private(path)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let wrong = |reason: String| Err(ControlError::Content { path: path.to_owned(), reason });
-    if !line.bytes().all(|byte| byte.is_ascii_graphic()) || line.is_empty() {
+    let wrong = |reason: String| Err(SecretError::Content { path: path.to_owned(), reason });
+    if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
         return wrong("it must hold one line of printable ASCII characters without spaces".to_owned());
     }
     if line.len() < bytes_min {
@@ -59,8 +72,8 @@ pub fn read_secret_line(path: &Path, bytes_min: usize) -> Result<Zeroizing<Strin
 ///
 /// # Errors
 /// When it is there already, or cannot be written.
-pub fn create_private(path: &Path, content: &[u8]) -> Result<(), ControlError> {
-    let failed = |source| ControlError::File { path: path.to_owned(), source };
+pub fn create_private(path: &Path, content: &[u8]) -> Result<(), SecretError> {
+    let failed = |source| SecretError::File { path: path.to_owned(), source };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     if let Err(source) = written {
@@ -72,19 +85,13 @@ pub fn create_private(path: &Path, content: &[u8]) -> Result<(), ControlError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-/// Makes the file of an admin's token: 256 random bits.
+/// The same for an empty file that may be there.
 ///
 /// # Errors
-/// As [`create_private`].
-pub fn make_admin_token(path: &Path) -> Result<(), ControlError> {
-    let token = crate::random::secret("rfad_")?;
-    create_private(path, Zeroizing::new(format!("{}\n", token.as_str())).as_bytes())
-}
-
-/// The same for a file that may be there.
-pub(crate) fn ensure_private(path: &Path) -> Result<(), ControlError> {
+/// When it is not there and cannot be made.
+pub fn ensure_private(path: &Path) -> Result<(), SecretError> {
     match create_private(path, b"") {
-        Err(ControlError::File { source, .. }) if source.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(SecretError::File { source, .. }) if source.kind() == ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
 }
@@ -103,26 +110,37 @@ mod tests {
         let read = |content: &str, mode: u32| {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            read_secret_line(&path, 4)
+            read_line(&path, 4)
         };
-        assert_eq!(read("hush\n", 0o600).unwrap().as_str(), "hush");
+        for good in ["hush", "hush\n", "hush\r\n"] {
+            assert_eq!(read(good, 0o600).unwrap().as_str(), "hush");
+        }
+        assert_eq!(read("hush", 0o400).unwrap().as_str(), "hush");
         let large = "h".repeat(SECRET_BYTES_MAX + 1);
-        for (content, mode) in
-            [("hush", 0o640), ("hush", 0o604), ("", 0o600), ("hush hush", 0o600), (&large, 0o600), ("hus", 0o600)]
-        {
+        for (content, mode) in [
+            ("hush", 0o640),
+            ("hush", 0o604),
+            ("", 0o600),
+            ("\n", 0o600),
+            ("hush\n\n", 0o600),
+            ("hush hush", 0o600),
+            (&large, 0o600),
+            ("hus", 0o600),
+        ] {
             let error = read(content, mode).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("hus"), "{error:?}");
         }
-        assert!(read_secret_line(folder.path(), 1).is_err());
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            folder.path().join("fifo"),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
-        assert!(read_secret_line(&folder.path().join("fifo"), 1).is_err());
+        assert!(read_line(folder.path(), 1).is_err());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(matches!(read_private(&path), Err(SecretError::Content { .. })));
+        assert!(matches!(read_private(Path::new("/dev/null")), Err(SecretError::Content { .. })));
     }
 
     #[test]
