@@ -24,7 +24,7 @@ use crate::limits::{DATABASE_CONNECTIONS_MAX, DATABASE_WAIT};
 pub(crate) use audit::{Line, NewLine, write as write_audit};
 pub(crate) use keys::{KeyRow, add_in as add_key_in, keys_in, signs_until};
 pub(crate) use tokens::{NewToken, TokenRow};
-pub(crate) use usage::{Group, Report, ReportRow, UsageRow};
+pub(crate) use usage::{Group, Report, ReportRow};
 pub(crate) use workspaces::{Workspace, Written, workspace_in};
 
 /// A page of a list: at most `limit` entries after the one named `after`.

@@ -1,11 +1,11 @@
 //! The answer to an Execute, read as far as the contract demands it and the usage record needs it.
 
+use ringfence_usage::{Outcome, Record};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::members::Object;
-use crate::usage::{Outcome, Record};
 
 /// The usage of an answer is small: what is larger is none.
 const USAGE_BYTES_MAX: usize = 1024;
@@ -119,7 +119,7 @@ impl Summary {
 
     /// Puts the figures into a record.
     pub(crate) fn fill(&self, record: &mut Record) {
-        record.outcome = self.outcome;
+        record.outcome = self.outcome.clone();
         record.cpu_ms = self.usage.cpu_ms;
         record.memory_peak_bytes = self.usage.memory_peak_bytes;
         record.stdout_bytes = self.usage.stdout_bytes;

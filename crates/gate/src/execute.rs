@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::{Response, StatusCode};
 use ringfence_grant::Grant;
+use ringfence_usage::{Kind, Outcome};
 
 use crate::answer::Denial;
 use crate::backends::Backend;
@@ -16,7 +17,6 @@ use crate::limits::{BODY_WAIT, EXECUTE_BYTES_MAX, RESULT_BYTES_MAX, TIMEOUT_UNKN
 use crate::members::Members;
 use crate::relay;
 use crate::shared::{Asked, Meter, Shared, outcome_of};
-use crate::usage::{Kind, Outcome};
 
 /// A call as it goes to the backend.
 struct Prepared {
@@ -84,7 +84,7 @@ async fn run(
     let done = send(shared, asked, place, backend, prepared).await;
     meter.end(|record| match &done {
         Ok((answer, summary)) => {
-            record.status = Some(answer.status().as_u16());
+            record.status = Some(answer.status().as_u16().into());
             record.outcome = match answer.status() {
                 StatusCode::SERVICE_UNAVAILABLE => Outcome::Unavailable,
                 _ => Outcome::Refused,
@@ -94,7 +94,7 @@ async fn run(
             }
         }
         Err(denial) => {
-            record.status = Some(denial.status().as_u16());
+            record.status = Some(denial.status().as_u16().into());
             record.outcome = outcome_of(denial);
         }
     });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use ringfence_grant::Grant;
+use ringfence_usage::{Kind, Outcome};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
@@ -19,7 +20,6 @@ use crate::members::{Members, Object, quoted};
 use crate::relay;
 use crate::shared::{Asked, Meter, Shared, outcome_of};
 use crate::upstream::SendError;
-use crate::usage::{Kind, Outcome};
 
 /// A lease that was taken.
 struct Leased {
@@ -101,15 +101,15 @@ async fn lease(shared: &Shared, asked: &Asked, hints: &str, meter: Meter) -> Res
         Ok(Tried::Leased(leased)) => {
             record.backend = Some(leased.place.backend.clone());
             record.session = Some(leased.place.session.clone());
-            record.status = Some(leased.handle.status().as_u16());
+            record.status = Some(leased.handle.status().as_u16().into());
             record.outcome = Outcome::Ok;
         }
         Ok(Tried::Refused(refused)) => {
-            record.status = Some(refused.status().as_u16());
+            record.status = Some(refused.status().as_u16().into());
             record.outcome = Outcome::Refused;
         }
         Err(denial) => {
-            record.status = Some(denial.status().as_u16());
+            record.status = Some(denial.status().as_u16().into());
             record.outcome = outcome_of(denial);
         }
     });

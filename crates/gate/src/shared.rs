@@ -6,6 +6,7 @@ use std::time::Instant;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Method, Request};
 use ringfence_grant::Grant;
+use ringfence_usage::{Kind, Outcome, Record};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::admit::Admission;
@@ -17,7 +18,7 @@ use crate::headers;
 use crate::ident::{IdKeys, Place};
 use crate::secret::Bearer;
 use crate::upstream::Upstream;
-use crate::usage::{Kind, Outcome, Record, Spool, Ticket, now_ms, uuid};
+use crate::usage::{Spool, Ticket, now_ms, uuid};
 
 /// A gate's parts.
 pub(crate) struct Shared {

@@ -7,13 +7,13 @@
 //! batches. What a batch holds is written down before it is sent first, and that it was taken afterwards; so a batch
 //! that is sent again, also by the next process, is the same, under the same key. Records have ids of their own.
 
+mod id;
 mod line;
 mod position;
-mod record;
 mod recover;
 mod ship;
 mod spool;
 
-pub(crate) use record::{Kind, Outcome, Record, now_ms, uuid};
+pub(crate) use id::{now_ms, uuid};
 pub(crate) use ship::{Destination, Shipper};
 pub(crate) use spool::{Spool, Ticket};

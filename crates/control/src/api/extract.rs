@@ -15,7 +15,7 @@ use crate::limits::{BATCH_BYTES_MAX, BODY_BYTES_MAX, BODY_WAIT};
 pub(crate) struct Body<T>(pub(crate) T);
 
 /// A JSON body of at most [`BATCH_BYTES_MAX`].
-pub(crate) struct Batch<T>(pub(crate) T);
+pub(crate) struct Delivery<T>(pub(crate) T);
 
 /// The query, of which no part may be unknown.
 pub(crate) struct Asked<T>(pub(crate) T);
@@ -31,11 +31,11 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Batch<T> {
+impl<T: DeserializeOwned> FromRequest<Shared> for Delivery<T> {
     type Rejection = Fault;
 
     async fn from_request(request: Request, _: &Shared) -> Result<Self, Fault> {
-        read(request, BATCH_BYTES_MAX).await.map(Batch)
+        read(request, BATCH_BYTES_MAX).await.map(Delivery)
     }
 }
 

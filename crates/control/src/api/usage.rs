@@ -4,49 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use ringfence_usage::{Batch, Record};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{Admin, Gate};
-use super::extract::{Asked, Batch};
+use super::extract::{Asked, Delivery};
 use super::fault::{ErrorBody, Fault, uncached};
 use super::{Done, Shared};
 use crate::date;
 use crate::limits::{BATCH_RECORDS_MAX, RECORD_NUMBER_MAX, RECORD_TEXT_BYTES_MAX, REPORT_DAYS_MAX, REPORT_ROWS_MAX};
-use crate::store::{Group, Report, ReportRow, UsageRow};
-
-/// A batch of a front door; `docs/gate.md`. Members that are not known are ignored.
-#[derive(Deserialize, ToSchema)]
-pub(crate) struct UsageBatch {
-    /// The batch's key, the same as `Idempotency-Key`.
-    batch: String,
-    /// What the front door calls itself.
-    gate: String,
-    /// 1 to 1000 records.
-    records: Vec<UsageRecord>,
-}
-
-/// One lease or call.
-#[derive(Deserialize, ToSchema)]
-pub(crate) struct UsageRecord {
-    /// A record counts once, by this.
-    id: String,
-    /// `lease`, `call`, or what is not known yet, which counts as a call.
-    kind: String,
-    at_ms: u64,
-    workspace: String,
-    grant: String,
-    backend: Option<String>,
-    session: Option<String>,
-    tool: Option<String>,
-    wall_ms: Option<u64>,
-    cpu_ms: Option<u64>,
-    memory_peak_bytes: Option<u64>,
-    stdout_bytes: Option<u64>,
-    stderr_bytes: Option<u64>,
-    outcome: String,
-    status: Option<u64>,
-}
+use crate::store::{Group, Report, ReportRow};
 
 /// That a batch is taken for good.
 #[derive(Serialize, ToSchema)]
@@ -84,7 +52,7 @@ pub(crate) struct UsageReport {
 }
 
 /// Takes a batch of usage. What is answered with 200 is on the disk; each record counts once, however often it comes.
-#[utoipa::path(post, path = "/v1/usage", tag = "usage", request_body = UsageBatch,
+#[utoipa::path(post, path = "/v1/usage", tag = "usage", request_body = Batch,
     params(("Idempotency-Key" = String, Header, description = "The batch's key")), responses(
     (status = 200, body = Taken),
     (status = 400, body = ErrorBody, description = "`Idempotency-Key` is missing or not the batch's"),
@@ -97,7 +65,7 @@ pub(crate) async fn take(
     State(app): State<Shared>,
     Gate(gate): Gate,
     headers: HeaderMap,
-    Batch(batch): Batch<UsageBatch>,
+    Delivery(batch): Delivery<Batch>,
 ) -> Done<Response> {
     let mut keys = headers.get_all("idempotency-key").iter();
     if !matches!((keys.next(), keys.next()), (Some(key), None) if key.as_bytes() == batch.batch.as_bytes()) {
@@ -124,38 +92,30 @@ fn check_text(member: &str, text: &str) -> Result<(), Fault> {
     }
 }
 
-fn checked(record: UsageRecord) -> Result<UsageRow, Fault> {
+fn checked(record: Record) -> Result<Record, Fault> {
     for (member, text) in [
-        ("id", Some(&record.id)),
-        ("kind", Some(&record.kind)),
+        ("id", Some(record.id.as_str())),
+        ("kind", Some(record.kind.as_str())),
         ("workspace", Some(&record.workspace)),
         ("grant", Some(&record.grant)),
-        ("backend", record.backend.as_ref()),
-        ("session", record.session.as_ref()),
-        ("tool", record.tool.as_ref()),
-        ("outcome", Some(&record.outcome)),
+        ("backend", record.backend.as_deref()),
+        ("session", record.session.as_deref()),
+        ("tool", record.tool.as_deref()),
+        ("outcome", Some(record.outcome.as_str())),
     ] {
         text.map_or(Ok(()), |text| check_text(member, text))?;
     }
     // Sums of them must fit into a column.
     let number = |value: Option<u64>| value.map(|value| value.min(RECORD_NUMBER_MAX));
-    let UsageRecord { id, kind, at_ms, workspace, grant, backend, session, tool, outcome, status, .. } = record;
-    Ok(UsageRow {
-        id,
-        kind,
-        at_ms: at_ms.min(date::LAST_MS),
-        workspace,
-        grant,
-        backend,
-        session,
-        tool,
+    Ok(Record {
+        at_ms: record.at_ms.min(date::LAST_MS),
         wall_ms: number(record.wall_ms),
         cpu_ms: number(record.cpu_ms),
         memory_peak_bytes: number(record.memory_peak_bytes),
         stdout_bytes: number(record.stdout_bytes),
         stderr_bytes: number(record.stderr_bytes),
-        outcome,
-        status: number(status),
+        status: number(record.status),
+        ..record
     })
 }
 

@@ -1,5 +1,6 @@
 //! Usage: records that count once, and their sums.
 
+use ringfence_usage::Record;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -7,26 +8,6 @@ use super::{Store, commit, optional_text, signed, text, unsigned};
 use crate::date;
 use crate::error::ControlError;
 use crate::limits::REPORT_ROWS_MAX;
-
-/// A record as it is kept; `docs/gate.md` says what its members mean.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UsageRow {
-    pub(crate) id: String,
-    pub(crate) kind: String,
-    pub(crate) at_ms: u64,
-    pub(crate) workspace: String,
-    pub(crate) grant: String,
-    pub(crate) backend: Option<String>,
-    pub(crate) session: Option<String>,
-    pub(crate) tool: Option<String>,
-    pub(crate) wall_ms: Option<u64>,
-    pub(crate) cpu_ms: Option<u64>,
-    pub(crate) memory_peak_bytes: Option<u64>,
-    pub(crate) stdout_bytes: Option<u64>,
-    pub(crate) stderr_bytes: Option<u64>,
-    pub(crate) outcome: String,
-    pub(crate) status: Option<u64>,
-}
 
 /// What sums are made for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,7 +85,7 @@ impl Store {
     /// Takes records, each once by its id, in one transaction. How many were new.
     pub(crate) async fn take_usage(
         &self,
-        mut records: Vec<UsageRow>,
+        mut records: Vec<Record>,
         gate: &str,
         token: &str,
         now_ms: u64,
@@ -116,7 +97,7 @@ impl Store {
         for record in &records {
             let done = sqlx::query(INSERT)
                 .bind(&record.id)
-                .bind(&record.kind)
+                .bind(record.kind.as_str())
                 .bind(signed(record.at_ms))
                 .bind(signed(date::day_of(record.at_ms)))
                 .bind(&record.workspace)
@@ -129,7 +110,7 @@ impl Store {
                 .bind(record.memory_peak_bytes.map(signed))
                 .bind(record.stdout_bytes.map(signed))
                 .bind(record.stderr_bytes.map(signed))
-                .bind(&record.outcome)
+                .bind(record.outcome.as_str())
                 .bind(record.status.map(signed))
                 .bind(gate)
                 .bind(token)

@@ -28,7 +28,7 @@ fn a_backup_is_whole_private_and_can_be_served() {
     copy(&setup.database.url, &target).unwrap();
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
     // An older copy is never written over.
-    assert!(matches!(copy(&setup.database.url, &target), Err(ControlError::File { .. })));
+    assert!(matches!(copy(&setup.database.url, &target), Err(ControlError::Secret(_))));
     for (name, least) in [("copy.db", 40), ("early.db", 0)] {
         let mut config = setup.config();
         config.database = DatabaseUrl::sqlite(&setup.folder().join(name));

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::record::Record;
+use ringfence_usage::Record;
+
 use crate::limits::RECORD_BYTES_MAX;
 
 /// What a line says.
@@ -62,7 +63,8 @@ pub(super) fn next(reader: &mut impl BufRead) -> io::Result<Option<Line>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Kind, Outcome};
+    use ringfence_usage::{Kind, Outcome};
+
     use super::*;
 
     fn record() -> Record {

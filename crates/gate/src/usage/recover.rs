@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use ringfence_usage::Record;
+
 use super::line::{self, Mark};
-use super::record::Record;
 use crate::error::GateError;
 
 /// What was found.

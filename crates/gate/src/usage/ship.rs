@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
-use serde::Serialize;
+use ringfence_usage::{Batch, Record};
 use thiserror::Error;
 
+use super::id::uuid;
 use super::line::{self, Mark};
 use super::position::{Pending, Place, Position};
-use super::record::{Record, uuid};
 use super::recover::segment_path;
 use super::spool::Spool;
 use crate::body::{Body, within};
@@ -43,14 +43,6 @@ pub(crate) struct Shipper {
     upstream: Upstream,
     destination: Destination,
     position: Position,
-}
-
-/// The body of a batch.
-#[derive(Serialize)]
-struct Batch<'a> {
-    batch: &'a str,
-    gate: &'a str,
-    records: &'a [Record],
 }
 
 /// Why a batch is sent again.
@@ -121,7 +113,7 @@ impl Shipper {
                 key
             }
         };
-        self.send(&key, &records).await?;
+        self.send(key, records).await?;
         // It was taken: were this not written down, it would be sent again under the same key.
         self.position = Position { shipped: end, pending: None };
         self.write_position().await?;
@@ -135,15 +127,16 @@ impl Shipper {
         write.await.map_err(|_| ShipError::Make)?.map_err(ShipError::Spool)
     }
 
-    async fn send(&self, key: &str, records: &[Record]) -> Result<(), ShipError> {
+    async fn send(&self, key: String, records: Vec<Record>) -> Result<(), ShipError> {
         let Destination { url, token, gate, .. } = &self.destination;
-        let body = serde_json::to_string(&Batch { batch: key, gate, records }).map_err(|_| ShipError::Make)?;
+        let batch = Batch { batch: key, gate: gate.clone(), records };
+        let body = serde_json::to_string(&batch).map_err(|_| ShipError::Make)?;
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.join("").ok_or(ShipError::Make)?;
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(key).map_err(|_| ShipError::Make)?);
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(&batch.batch).map_err(|_| ShipError::Make)?);
         if let Some(token) = token {
             headers.insert(header::AUTHORIZATION, token.header());
         }

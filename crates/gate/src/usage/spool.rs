@@ -7,13 +7,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringfence_usage::{Outcome, Record};
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 use tokio::sync::Notify;
 
 use super::line::{self, Mark};
 use super::position::{Place, Position};
-use super::record::{Outcome, Record};
 use super::recover::{self, segment_path};
 use crate::error::GateError;
 use crate::limits::{RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SYNC_PAUSE};
