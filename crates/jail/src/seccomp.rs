@@ -12,7 +12,7 @@ use ringfence_sys::seccomp::{INSTRUCTION_BYTES, INSTRUCTIONS_MAX};
 mod table;
 mod tree;
 
-use table::{ALLOWED, REFUSED};
+use table::{ALLOWED, REFUSED, REFUSED_IN_COMPANY};
 use tree::{Answer, Check, Instruction};
 
 /// Why there is no filter. Only a mistake in the tables, or a processor that nobody has thought of, leads here.
@@ -22,6 +22,15 @@ pub(crate) enum FilterError {
     Processor,
     #[error("the seccomp filter has {0} instructions, more than the kernel takes")]
     Long(usize),
+}
+
+/// Whether what a filter holds has namespaces of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surroundings {
+    /// Namespaces of its own: what it can name there is its own.
+    Own,
+    /// Those of whoever started the server: other sessions and the server can be named, and there is a network.
+    Shared,
 }
 
 /// AUDIT_ARCH of linux/audit.h.
@@ -34,19 +43,25 @@ fn audit_arch() -> Option<u32> {
 }
 
 /// The filter as the bytes of its `sock_filter` array.
-pub(crate) fn compile() -> Result<Vec<u8>, FilterError> {
-    let program = tree::compile(audit_arch().ok_or(FilterError::Processor)?, &answers(), &Answer::Errno(libc::ENOSYS));
+pub(crate) fn compile(surroundings: Surroundings) -> Result<Vec<u8>, FilterError> {
+    let arch = audit_arch().ok_or(FilterError::Processor)?;
+    let program = tree::compile(arch, &answers(surroundings), &Answer::Errno(libc::ENOSYS));
     if program.len() > INSTRUCTIONS_MAX {
         return Err(FilterError::Long(program.len()));
     }
     Ok(program.into_iter().flat_map(bytes_of).collect())
 }
 
-fn answers() -> BTreeMap<u32, Answer> {
+fn answers(surroundings: Surroundings) -> BTreeMap<u32, Answer> {
     let number = |call: &i64| u32::try_from(*call).unwrap_or(u32::MAX);
     let mut answers: BTreeMap<u32, Answer> = ALLOWED.iter().map(|call| (number(call), Answer::Allow)).collect();
     answers.extend(REFUSED.iter().map(|call| (number(call), Answer::Errno(libc::EPERM))));
     answers.extend(conditions().into_iter().map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
+    if surroundings == Surroundings::Shared {
+        answers.extend(REFUSED_IN_COMPANY.iter().map(|call| (number(call), Answer::Errno(libc::EPERM))));
+        let more = conditions_in_company().into_iter();
+        answers.extend(more.map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
+    }
     answers
 }
 
@@ -89,6 +104,25 @@ fn conditions() -> Vec<(i64, Vec<Vec<Check>>)> {
         (libc::SYS_socketpair, vec![vec![family(libc::AF_UNIX)]]),
         // Other personalities emulate old systems and weaken address layout.
         (libc::SYS_personality, vec![vec![is_not(0, 0), is_not(0, 0xffff_ffff)]]),
+    ]
+}
+
+/// The same for what shares its namespaces with others; takes the place of a call's conditions above.
+fn conditions_in_company() -> Vec<(i64, Vec<Vec<Check>>)> {
+    const IOPRIO_WHO_PROCESS: u32 = 1;
+    let is_not = |argument: u8, value: u32| Check { argument, mask: u32::MAX, value, equal: false };
+    // One's own, said as 0: the kernel lets a process set these for any other of its user.
+    let own = || vec![vec![is_not(0, 0)]];
+    let own_of_kind = |kind: u32| vec![vec![is_not(0, kind)], vec![is_not(1, 0)]];
+    vec![
+        // There is no network that is its own.
+        (libc::SYS_socket, vec![vec![is_not(0, libc::AF_UNIX.cast_unsigned())]]),
+        (libc::SYS_sched_setaffinity, own()),
+        (libc::SYS_sched_setparam, own()),
+        (libc::SYS_sched_setscheduler, own()),
+        (libc::SYS_sched_setattr, own()),
+        (libc::SYS_setpriority, own_of_kind(libc::PRIO_PROCESS)),
+        (libc::SYS_ioprio_set, own_of_kind(IOPRIO_WHO_PROCESS)),
     ]
 }
 

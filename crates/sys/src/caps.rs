@@ -10,10 +10,14 @@ pub const DAC_OVERRIDE: u64 = 1 << 1;
 pub const CHOWN: u64 = 1;
 /// Act as a file's owner.
 pub const FOWNER: u64 = 1 << 3;
+/// Send signals to processes of others.
+pub const KILL: u64 = 1 << 5;
 /// Change group ids.
 pub const SETGID: u64 = 1 << 6;
 /// Change user ids.
 pub const SETUID: u64 = 1 << 7;
+/// Drop capabilities from the bounding set.
+pub const SETPCAP: u64 = 1 << 8;
 /// Mounts, namespaces and much else.
 pub const SYS_ADMIN: u64 = 1 << 21;
 /// More capabilities than any kernel has.

@@ -1,4 +1,5 @@
-//! Everything that needs `unsafe`: namespaces, capabilities, seccomp, descriptor passing, starting processes.
+//! Everything that needs `unsafe`: namespaces, capabilities, seccomp, Landlock, descriptor passing, starting
+//! processes.
 //!
 //! May know: the kernel, `rustix`, `libc`. Never knows: policy. What a cell may do is decided elsewhere; in here is
 //! how the kernel is told.
@@ -9,6 +10,7 @@
 
 pub mod caps;
 pub mod ids;
+pub mod landlock;
 pub mod limit;
 pub mod mount;
 pub mod namespace;

@@ -65,10 +65,11 @@ pub enum Forked {
     Parent(Child),
 }
 
-/// Forks into new namespaces of the kinds given.
+/// Forks into new namespaces of the kinds given. Where `clone3` does not exist, or a container's filter hides it,
+/// `clone` does the same.
 ///
 /// # Errors
-/// As `clone3(2)`.
+/// As `clone3(2)` and `clone(2)`.
 pub fn fork(_: &Single, kinds: Namespaces) -> io::Result<Forked> {
     const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
     let mut pidfd: libc::c_int = -1;
@@ -79,7 +80,20 @@ pub fn fork(_: &Single, kinds: Namespaces) -> io::Result<Forked> {
     arguments.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of everything, and there is but one thread, so no
     // lock is left held by a thread that the child lacks.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) })?;
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) });
+    let pid = match pid {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            let flags = libc::c_long::from(kinds.bits()) | libc::c_long::from(libc::CLONE_PIDFD | libc::SIGCHLD);
+            // SAFETY: as above; the first three arguments are the same on every processor that we run on, and the
+            // others are looked at only for flags that are not given.
+            let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) })?;
+            if pid == 0 {
+                crate::signal::default_all();
+            }
+            pid
+        }
+        other => other?,
+    };
     if pid == 0 {
         return Ok(Forked::Child);
     }
@@ -221,6 +235,14 @@ pub fn no_new_privileges() -> io::Result<()> {
 /// As `prctl(2)`.
 pub fn dumpable(yes: bool) -> io::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, yes.into())
+}
+
+/// Orphans among this process's descendants become its own children, whatever they do. Not inherited. Child-safe.
+///
+/// # Errors
+/// As `prctl(2)`.
+pub fn adopt_orphans() -> io::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
 }
 
 /// SIGKILL for this process as soon as its parent ends. Cleared by a change of ids. Child-safe.

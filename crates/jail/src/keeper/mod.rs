@@ -157,7 +157,9 @@ impl Keeper {
             }
         }
         let null = File::open("/dev/null").at(StepName::KeeperSelf, || "/dev/null".to_owned())?.into();
-        let filter_bytes = seccomp::compile().map_err(io::Error::other).at(StepName::CompileFilter, nothing)?;
+        let filter_bytes = seccomp::compile(seccomp::Surroundings::Own)
+            .map_err(io::Error::other)
+            .at(StepName::CompileFilter, nothing)?;
         let filter = Filter::from_bytes(&filter_bytes).ok_or(Errno::INVAL).at(StepName::CompileFilter, nothing)?;
 
         template::make_keeper_root()?;

@@ -423,3 +423,26 @@ pub(super) const REFUSED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     SYS_modify_ldt,
 ];
+
+/// Allowed above, and refused to what shares its namespaces with others: what these make is named for everybody, and
+/// stays when its maker has gone.
+pub(super) const REFUSED_IN_COMPANY: &[i64] = &[
+    SYS_shmget,
+    SYS_shmat,
+    SYS_shmdt,
+    SYS_shmctl,
+    SYS_semget,
+    SYS_semop,
+    SYS_semtimedop,
+    SYS_semctl,
+    SYS_msgget,
+    SYS_msgsnd,
+    SYS_msgrcv,
+    SYS_msgctl,
+    SYS_mq_open,
+    SYS_mq_unlink,
+    SYS_mq_timedsend,
+    SYS_mq_timedreceive,
+    SYS_mq_notify,
+    SYS_mq_getsetattr,
+];

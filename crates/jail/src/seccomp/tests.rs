@@ -12,7 +12,12 @@ const AUDIT_ARCH: u32 = 0xc000_00b7;
 
 /// What the filter answers to a call, as the kernel would run it.
 fn answer(call: i64, arguments: &[u64]) -> u32 {
-    run(&compile().unwrap(), AUDIT_ARCH, call as u32, arguments)
+    run(&compile(Surroundings::Own).unwrap(), AUDIT_ARCH, call as u32, arguments)
+}
+
+/// The same, of the filter for shared namespaces.
+fn answer_in_company(call: i64, arguments: &[u64]) -> u32 {
+    run(&compile(Surroundings::Shared).unwrap(), AUDIT_ARCH, call as u32, arguments)
 }
 
 fn run(program: &[u8], arch: u32, call: u32, arguments: &[u64]) -> u32 {
@@ -80,7 +85,7 @@ fn unknown_calls_do_not_exist() {
 
 #[test]
 fn another_processor_is_killed() {
-    let program = compile().unwrap();
+    let program = compile(Surroundings::Own).unwrap();
     assert_eq!(run(&program, 0x4000_0003, libc::SYS_read as u32, &[]), KILL);
 }
 
@@ -144,7 +149,41 @@ fn every_number_gets_the_answer_of_its_list() {
 }
 
 #[test]
-fn the_filter_is_short() {
-    // The kernel runs it for every call number when a process loads it.
-    assert!(compile().unwrap().len() / 8 < 512, "{} instructions", compile().unwrap().len() / 8);
+fn in_company_there_is_no_network_and_nothing_that_others_can_name() {
+    for family in [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_VSOCK] {
+        let arguments = [family as u64, libc::SOCK_STREAM as u64, 0];
+        assert_eq!(answer_in_company(libc::SYS_socket, &arguments), refused(libc::EPERM), "{family}");
+    }
+    assert_eq!(answer_in_company(libc::SYS_socket, &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64]), ALLOW);
+    for call in REFUSED_IN_COMPANY {
+        assert_eq!(answer(*call, &[]), ALLOW, "call {call}");
+        assert_eq!(answer_in_company(*call, &[]), refused(libc::EPERM), "call {call}");
+    }
+    for call in REFUSED {
+        assert_eq!(answer_in_company(*call, &[]), refused(libc::EPERM), "call {call}");
+    }
+}
+
+#[test]
+fn in_company_one_sets_the_place_in_the_queue_for_oneself_alone() {
+    let set =
+        [libc::SYS_sched_setaffinity, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr];
+    for call in set {
+        assert_eq!(answer_in_company(call, &[0]), ALLOW, "{call}");
+        assert_eq!(answer_in_company(call, &[1]), refused(libc::EPERM), "{call}");
+    }
+    for (call, own, user) in [(libc::SYS_setpriority, 0, 2), (libc::SYS_ioprio_set, 1, 3)] {
+        assert_eq!(answer_in_company(call, &[own, 0]), ALLOW, "{call}");
+        assert_eq!(answer_in_company(call, &[own, 1]), refused(libc::EPERM), "{call}");
+        assert_eq!(answer_in_company(call, &[user, 0]), refused(libc::EPERM), "{call}");
+    }
+}
+
+#[test]
+fn the_filters_are_short() {
+    // The kernel runs one for every call number when a process loads it.
+    for surroundings in [Surroundings::Own, Surroundings::Shared] {
+        let instructions = compile(surroundings).unwrap().len() / 8;
+        assert!(instructions < 512, "{instructions} instructions");
+    }
 }
