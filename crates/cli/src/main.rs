@@ -16,6 +16,7 @@ mod check;
 mod client_commands;
 mod config;
 mod control;
+mod doctor;
 mod failure;
 mod gate;
 mod limits;

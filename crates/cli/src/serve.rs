@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::pin;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use ringfence_frame::keeper::Limiter;
+use ringfence_host::Look;
 use ringfence_image::Image;
 use ringfence_interp::{Interp, InterpConfig};
 use ringfence_jail::{KeeperConfig, Launched};
@@ -156,7 +158,8 @@ fn prepare_image(config: &Config) -> Result<Image, Failure> {
 
 /// The tier to run with, by what this host lets us do.
 fn choose_tier(config: &Config) -> Result<Tier, Failure> {
-    let facts = ringfence_host::Facts::find(config.id_base).context("cannot look at what this host offers");
+    let look = Look { program: Path::new("/proc/self/exe"), id_base: config.id_base, ask_runsc: false };
+    let facts = ringfence_host::Facts::find(&look).context("cannot look at what this host offers");
     let facts = facts.map_err(Failure::of(Kind::Isolation))?;
     ringfence_host::choose(config.tier, config.tier_min, &facts).map_err(|none| {
         let help = none.help();

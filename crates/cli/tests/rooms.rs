@@ -89,9 +89,20 @@ fn the_readme_names_every_setting() {
 fn every_bound_stands_in_the_documents() {
     let document = std::fs::read_to_string(root().join("docs/limits.md")).unwrap();
     let mut count = 0;
-    for room in
-        ["cli", "control", "gate", "grant", "image", "interp", "jail", "secret", "server", "session", "workspace"]
-    {
+    for room in [
+        "cli",
+        "control",
+        "gate",
+        "grant",
+        "host",
+        "image",
+        "interp",
+        "jail",
+        "secret",
+        "server",
+        "session",
+        "workspace",
+    ] {
         let path = root().join("crates").join(room).join("src/limits.rs");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for name in text.lines().filter_map(|line| line.split_once("const ")?.1.split_once(": ")).map(|(name, _)| name)

@@ -1,189 +1,148 @@
-//! Whether the tier `cell` can be had: its namespaces and mounts are made once, in a child that then ends.
+//! Whether the tier `cell` can be had: a keeper is started as a server would, makes one empty cell, and ends.
 
-use std::fs;
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Instant;
 
-use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Forked, Single, wait_for};
-use ringfence_sys::{caps, ids};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::pipe::{PipeFlags, pipe_with};
+use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
+use ringfence_jail::{JailError, KeeperConfig, Launched, StepName, launch_program, recv, send};
+use ringfence_op::RootSpec;
+use ringfence_sys::process::wait_for;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::facts::Facts;
+use crate::limits::TRIAL_WAIT_MAX;
 use crate::tier::Missing;
 
 /// How the trial went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellTrial {
     /// Nobody has tried.
     #[default]
     Untried,
-    /// All that a cell is made of could be made.
-    Works,
-    /// It ended here.
-    Failed {
-        /// At which step.
-        step: TrialStep,
-        /// With which error number of the kernel's.
-        errno: i32,
+    /// A cell was made and taken down again.
+    Works {
+        /// What limits memory, processes and CPU.
+        limits: Limits,
+        /// Whether each session has a user id of the host that no other has.
+        id_per_session: bool,
     },
+    /// It ended with this.
+    Failed(Missing),
 }
 
-/// What is tried, in this order.
+/// What limits memory, processes and CPU of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum TrialStep {
-    /// `clone3` with a user namespace and all others.
-    Clone = 1,
-    /// The maps of user and group ids.
-    Map,
-    /// To be root in the new user namespace.
-    Ids,
-    /// Private mounts, and a new tmpfs.
-    Mount,
-    /// A new `/proc`.
-    Proc,
+pub enum Limits {
+    /// cgroup v2.
+    #[serde(rename = "cgroup v2")]
+    CgroupV2,
+    /// cgroup v1.
+    #[serde(rename = "cgroup v1")]
+    CgroupV1,
+    /// rlimits of each process: no cgroup can be written.
+    #[serde(rename = "rlimits")]
+    Rlimits,
 }
 
-impl TrialStep {
-    const ALL: [TrialStep; 5] = [TrialStep::Clone, TrialStep::Map, TrialStep::Ids, TrialStep::Mount, TrialStep::Proc];
-
-    fn words(self) -> &'static str {
+impl Limits {
+    /// For a person.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
-            TrialStep::Clone => "namespaces cannot be made",
-            TrialStep::Map => "user ids cannot be mapped into a user namespace",
-            TrialStep::Ids => "the root of a user namespace cannot be taken on",
-            TrialStep::Mount => "nothing can be mounted in a user namespace",
-            TrialStep::Proc => "no new /proc can be mounted in a user namespace",
+            Limits::CgroupV2 => "cgroup v2",
+            Limits::CgroupV1 => "cgroup v1",
+            Limits::Rlimits => "rlimits",
         }
     }
 }
 
 /// What the tier `cell` misses here.
 pub(crate) fn missing(facts: &Facts) -> Result<(), Vec<Missing>> {
-    match facts.cell {
-        CellTrial::Works => Ok(()),
-        CellTrial::Untried => Err(vec![Missing::new("nobody has tried to make one", "run `ringfence doctor`")]),
-        CellTrial::Failed { step, errno } => {
-            let error = io::Error::from_raw_os_error(errno);
-            Err(vec![Missing::new(format!("{} ({error})", step.words()), lift(step, errno))])
-        }
+    match &facts.cell {
+        CellTrial::Works { .. } => Ok(()),
+        CellTrial::Untried => Err(vec![Missing::new("nobody has tried to make a cell", "run `ringfence doctor`")]),
+        CellTrial::Failed(missing) => Err(vec![missing.clone()]),
     }
 }
 
-fn lift(step: TrialStep, errno: i32) -> &'static str {
-    match (step, errno) {
-        (TrialStep::Clone, libc::ENOSPC | libc::EUSERS) => {
-            "`sysctl user.max_user_namespaces=15000` (and user.max_pid_namespaces, user.max_mnt_namespaces, \
-             user.max_net_namespaces alike)"
-        }
-        (TrialStep::Clone, libc::ENOSYS) => "Linux 5.12 or later, and a seccomp profile that allows clone3",
-        (TrialStep::Proc, _) => "in a container, `--security-opt systempaths=unconfined`",
-        _ => {
-            "`sysctl kernel.unprivileged_userns_clone=1` (Debian), \
-             `sysctl kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), or run as root; in a container, \
-             CAP_SYS_ADMIN and a seccomp profile that allows clone3 and mount"
-        }
-    }
-}
-
-/// Makes what a cell is made of, in a child, and lets it go.
-pub(crate) fn try_it(single: &Single, id_base: u32) -> io::Result<CellTrial> {
-    let needed = caps::SETUID | caps::SETGID | caps::SYS_ADMIN;
-    let range = (caps::effective()? & needed == needed).then_some(id_base);
-    let kinds = Namespaces::USER
-        .and(Namespaces::PID)
-        .and(Namespaces::MOUNT)
-        .and(Namespaces::NET)
-        .and(Namespaces::IPC)
-        .and(Namespaces::UTS);
-    let (go_read, go_write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (told_read, told_write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let child = match process::fork(single, kinds) {
-        Err(error) => return Ok(failed(TrialStep::Clone, &error)),
-        Ok(Forked::Child) => {
-            drop(go_write);
-            let [step, errno] = in_child(&go_read, range.is_some());
-            // Nobody is left to hear of a failure to tell.
-            let _ = rustix::io::write(&told_write, &[step, errno]);
-            process::exit_now(0)
-        }
-        Ok(Forked::Parent(child)) => child,
+/// Starts `program keeper` as [`launch_program`] does, and makes one cell without an image.
+pub(crate) fn try_it(program: &Path, id_base: u32) -> CellTrial {
+    let spec = RootSpec {
+        image: "trial".to_owned(),
+        binds: Vec::new(),
+        symlinks: Vec::new(),
+        files: Vec::new(),
+        tmp_symlinks: Vec::new(),
+        environment: Vec::new(),
+        shell: "/bin/sh".into(),
+        python: None,
+        preloads: Vec::new(),
     };
-    drop((go_read, told_write));
-    let mapped = write_maps(child.pid, range);
-    if mapped.is_ok() {
-        // A child that is gone already is heard of below.
-        let _ = rustix::io::write(&go_write, b"g");
-    }
-    drop(go_write);
-    let mut told = Vec::new();
-    let heard = fs::File::from(told_read).take(2).read_to_end(&mut told);
-    wait_for(child.pid)?;
-    mapped.map_or_else(
-        |error| Ok(failed(TrialStep::Map, &error)),
-        |()| {
-            heard?;
-            Ok(match told.as_slice() {
-                [0, 0] => CellTrial::Works,
-                [step, errno] => CellTrial::Failed {
-                    step: TrialStep::ALL.into_iter().find(|one| *one as u8 == *step).unwrap_or(TrialStep::Clone),
-                    errno: i32::from(*errno),
-                },
-                _ => CellTrial::Failed { step: TrialStep::Ids, errno: libc::ECHILD },
-            })
-        },
-    )
-}
-
-fn failed(step: TrialStep, error: &io::Error) -> CellTrial {
-    CellTrial::Failed { step, errno: error.raw_os_error().unwrap_or(libc::EIO) }
-}
-
-/// The step and the error number, each as a byte; zeros where all went well.
-fn in_child(go: &OwnedFd, groups: bool) -> [u8; 2] {
-    let mut word = [0];
-    if !matches!(rustix::io::read(go, &mut word), Ok(1)) {
-        return [TrialStep::Map as u8, 0];
-    }
-    let steps = [
-        (TrialStep::Ids, if groups { ids::leave_groups() } else { Ok(()) }),
-        (TrialStep::Ids, ids::become_group(0)),
-        (TrialStep::Ids, ids::become_user(0)),
-        (TrialStep::Mount, mounts()),
-        (TrialStep::Proc, proc()),
-    ];
-    let number = |error: io::Error| error.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(5);
-    let failed = steps.into_iter().find_map(|(step, result)| Some([step as u8, number(result.err()?)]));
-    failed.unwrap_or_default()
-}
-
-fn mounts() -> io::Result<()> {
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    Ok(mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?)
-}
-
-fn proc() -> io::Result<()> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    Ok(mount("proc", "/dev", "proc", flags, None)?)
-}
-
-/// A range from `base`, or this process's own ids alone.
-fn write_maps(pid: u32, base: Option<u32>) -> io::Result<()> {
-    let write = |file: &str, text: String| fs::write(format!("/proc/{pid}/{file}"), text);
-    match base {
-        Some(base) => {
-            write("gid_map", format!("0 {base} 65536"))?;
-            write("uid_map", format!("0 {base} 65536"))
+    let mut config = KeeperConfig::new(vec![spec], String::new(), String::new(), "/".into());
+    config.id_base = id_base;
+    match launch_program(&config, program) {
+        Ok(launched) => {
+            let made = make_one(&launched);
+            let limits = match launched.limiter {
+                Limiter::CgroupV2 => Limits::CgroupV2,
+                Limiter::CgroupV1 => Limits::CgroupV1,
+                Limiter::Rlimits => Limits::Rlimits,
+            };
+            let id_per_session = launched.id_per_cell;
+            let Launched { socket, pid, .. } = launched;
+            // The keeper ends with its socket, and takes the cell along.
+            drop(socket);
+            let ended = wait_for(pid);
+            match made.and_then(|()| ended.map(drop).map_err(JailError::Link)) {
+                Ok(()) => CellTrial::Works { limits, id_per_session },
+                Err(error) => CellTrial::Failed(because(&error)),
+            }
         }
-        None => {
-            write("setgroups", "deny".to_owned())?;
-            write("gid_map", format!("0 {} 1", rustix::process::getegid().as_raw()))?;
-            write("uid_map", format!("0 {} 1", rustix::process::geteuid().as_raw()))
+        Err(error) => CellTrial::Failed(because(&error)),
+    }
+}
+
+fn make_one(launched: &Launched) -> Result<(), JailError> {
+    let socket = launched.socket.as_fd();
+    send(socket, ToKeeper::MakeCell { cell: 1, image: 0 }, &[]).map_err(JailError::Link)?;
+    let deadline = Instant::now() + TRIAL_WAIT_MAX;
+    loop {
+        match recv(socket) {
+            Ok(Some((FromKeeper::CellMade { .. }, _))) => return Ok(()),
+            Ok(Some((FromKeeper::CellFailed { step, errno, .. }, _))) => {
+                let step = StepName::from_number(step).unwrap_or(StepName::Answer);
+                let source = io::Error::from_raw_os_error(errno);
+                return Err(JailError::Setup { step, detail: String::new(), source });
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(JailError::Link(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(JailError::Slow { seconds: TRIAL_WAIT_MAX.as_secs() });
+                }
+                let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+                match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&timeout)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(JailError::Link(error.into())),
+                }
+            }
+            Err(error) => return Err(JailError::Link(error)),
         }
     }
+}
+
+/// The failure in words: what, and what lifts it.
+fn because(error: &JailError) -> Missing {
+    let what = match error {
+        JailError::Setup { step, source, detail } if detail.is_empty() => format!("cannot {step} ({source})"),
+        JailError::Setup { step, source, detail } => format!("cannot {step} ({detail}: {source})"),
+        other => other.to_string(),
+    };
+    let known = error.advice();
+    Missing::new(what, known.unwrap_or("not known; what the keeper printed stands on standard error"))
 }

@@ -117,34 +117,38 @@ fn names(tiers: &[Tier]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::{CellTrial, TrialStep};
+    use crate::cell::{CellTrial, Limits};
 
     fn facts(cell: CellTrial) -> Facts {
-        Facts { cell }
+        Facts { cell, ..Facts::default() }
+    }
+
+    fn works() -> Facts {
+        facts(CellTrial::Works { limits: Limits::CgroupV2, id_per_session: true })
     }
 
     fn refused() -> CellTrial {
-        CellTrial::Failed { step: TrialStep::Clone, errno: libc::EPERM }
+        CellTrial::Failed(Missing::new("cannot make the fleet's namespaces", "sysctl x=1"))
     }
 
     #[test]
     fn auto_takes_the_cell_where_it_can_be_had() {
-        assert_eq!(choose(Choice::Auto, Tier::Confined, &facts(CellTrial::Works)), Ok(Tier::Cell));
-        assert_eq!(choose(Choice::Named(Tier::Cell), Tier::Cell, &facts(CellTrial::Works)), Ok(Tier::Cell));
+        assert_eq!(choose(Choice::Auto, Tier::Confined, &works()), Ok(Tier::Cell));
+        assert_eq!(choose(Choice::Named(Tier::Cell), Tier::Cell, &works()), Ok(Tier::Cell));
     }
 
     #[test]
     fn below_the_least_there_is_nothing_but_what_is_missing() {
         let none = choose(Choice::Auto, Tier::Cell, &facts(refused())).unwrap_err();
         assert_eq!(none.tried.len(), 1);
-        assert!(none.help().contains("cell: "), "{}", none.help());
+        assert!(none.help().contains("sysctl x=1"), "{}", none.help());
         assert!(none.to_string().contains("`cell`"), "{none}");
     }
 
     #[test]
     fn a_tier_that_is_not_built_is_never_offered() {
         for tier in Tier::ALL.into_iter().filter(|tier| !BUILT.contains(tier)) {
-            assert!(can(tier, &facts(CellTrial::Works)).is_err(), "{tier}");
+            assert!(can(tier, &works()).is_err(), "{tier}");
         }
         assert!(BUILT.is_sorted() && !BUILT.contains(&Tier::None));
     }

@@ -54,6 +54,17 @@ pub enum JailError {
     },
 }
 
+impl JailError {
+    /// What the operator can do about it, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            JailError::Setup { step, source, .. } => advice(*step, source.raw_os_error().unwrap_or(0)),
+            _ => None,
+        }
+    }
+}
+
 fn detail_part(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(" ({detail})") }
 }
@@ -73,7 +84,7 @@ fn advice(step: StepName, errno: i32) -> Option<&'static str> {
         (StepName::CloneKeeper, EPERM | EACCES) => {
             "unprivileged user namespaces are forbidden here: set `sysctl kernel.unprivileged_userns_clone=1` (Debian) \
              or `sysctl kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), or run as root, or, in a container, \
-             give it CAP_SYS_ADMIN and a seccomp profile that allows clone3"
+             give it CAP_SYS_ADMIN"
         }
         (StepName::CloneKeeper, ENOSYS) => {
             "clone3 is not available: Linux 5.3 or later is needed, and a seccomp profile that allows it"
@@ -87,8 +98,9 @@ fn advice(step: StepName, errno: i32) -> Option<&'static str> {
              `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or run as root"
         }
         (StepName::KeeperProc, EPERM) => {
-            "a new /proc is refused where the present one is masked, as in a container: start it with an unmasked /proc \
-             (`--security-opt systempaths=unconfined`)"
+            "a new /proc is refused where the present one is masked, as in a container: start it with CAP_SYS_ADMIN \
+             (Docker: `--cap-add SYS_ADMIN`, with AppArmor `--security-opt apparmor=unconfined`), or with an unmasked \
+             one (`--security-opt systempaths=unconfined`)"
         }
         (StepName::OpenBinds, ENOENT | EACCES) => {
             "the image names a folder that is not there or cannot be entered by this user"

@@ -47,6 +47,8 @@ pub(crate) enum Step {
     InitProc,
     Pivot,
     LeaveOldRoot,
+    /// Instead of both, where `pivot_root` is forbidden: the new root lies over the old one.
+    Cover,
     LeaveGroups,
     BecomeGroup(u32),
     BecomeUser(u32),
@@ -78,6 +80,25 @@ pub(crate) struct CellFacts<'a> {
     pub(crate) cgroups: bool,
     /// Files of `/proc` (relative to it) that exist here and are masked.
     pub(crate) masks: &'a [String],
+    pub(crate) way: Way,
+}
+
+/// How the old root is left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is exchanged for the new one and unmounted.
+    Pivot,
+    /// The new one is put over it. What lies below can be reached by nobody who may not unmount.
+    Cover,
+}
+
+impl Way {
+    fn steps(self) -> &'static [Step] {
+        match self {
+            Way::Pivot => &[Step::Pivot, Step::LeaveOldRoot],
+            Way::Cover => &[Step::Cover],
+        }
+    }
 }
 
 /// The steps of a cell's init.
@@ -90,7 +111,7 @@ pub(crate) fn cell(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
     steps.extend([Step::CgroupNamespace, Step::HostName, Step::Loopback, Step::ChangeFolder(c_string(facts.root)?)]);
     steps.extend(cell_mounts(facts)?);
     steps.extend(tmp_links(&facts.spec.tmp_symlinks)?);
-    steps.extend([Step::Pivot, Step::LeaveOldRoot]);
+    steps.extend_from_slice(facts.way.steps());
     if !facts.single_id {
         steps.push(Step::LeaveGroups);
     }
@@ -145,7 +166,7 @@ fn cell_mounts(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
 }
 
 /// The steps of a zygote, up to its exec.
-pub(crate) fn zygote(root: &Path, spec: &RootSpec) -> Result<Vec<Step>, NulError> {
+pub(crate) fn zygote(root: &Path, spec: &RootSpec, way: Way) -> Result<Vec<Step>, NulError> {
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
     let mut steps = vec![
         Step::ChangeFolder(c_string(root)?),
@@ -154,7 +175,8 @@ pub(crate) fn zygote(root: &Path, spec: &RootSpec) -> Result<Vec<Step>, NulError
         mount(c"proc", c"proc", plain | MountFlags::NOEXEC, "")?,
     ];
     steps.extend(tmp_links(&spec.tmp_symlinks)?);
-    steps.extend([Step::Pivot, Step::LeaveOldRoot, Step::Descriptors]);
+    steps.extend_from_slice(way.steps());
+    steps.push(Step::Descriptors);
     Ok(steps)
 }
 
@@ -236,7 +258,9 @@ mod tests {
         let masks = ["kcore".to_owned()];
         let owner_id = if single_id { 0 } else { 7 };
         let root = Path::new("/image/0");
-        cell(&CellFacts { root, spec: &spec, limits: &limits, owner_id, single_id, cgroups, masks: &masks }).unwrap()
+        let way = Way::Pivot;
+        cell(&CellFacts { root, spec: &spec, limits: &limits, owner_id, single_id, cgroups, masks: &masks, way })
+            .unwrap()
     }
 
     fn place(steps: &[Step], step: &Step) -> usize {
@@ -329,7 +353,9 @@ mod tests {
 
     #[test]
     fn a_zygote_keeps_its_powers_but_not_the_old_root() {
-        let steps = zygote(Path::new("/image/0"), &spec()).unwrap();
+        let steps = zygote(Path::new("/image/0"), &spec(), Way::Pivot).unwrap();
         assert_eq!(steps[steps.len() - 3..], [Step::Pivot, Step::LeaveOldRoot, Step::Descriptors]);
+        let steps = zygote(Path::new("/image/0"), &spec(), Way::Cover).unwrap();
+        assert_eq!(steps[steps.len() - 2..], [Step::Cover, Step::Descriptors]);
     }
 }

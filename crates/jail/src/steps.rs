@@ -10,9 +10,9 @@ use ringfence_sys::{caps, ids, limit, namespace, net, process};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind,
-    unmount,
+    mount_move, unmount,
 };
-use rustix::process::{chdir, pivot_root};
+use rustix::process::{chdir, chroot, pivot_root};
 use rustix::system::sethostname;
 
 use crate::cgroup;
@@ -132,6 +132,11 @@ impl Run<'_> {
                 unmount(c".", UnmountFlags::DETACH)?;
                 Ok(chdir(c"/")?)
             }
+            Step::Cover => {
+                mount_move(c".", c"/")?;
+                chroot(c".")?;
+                Ok(chdir(c"/")?)
+            }
             Step::LeaveGroups => ids::leave_groups(),
             Step::BecomeGroup(id) => ids::become_group(*id),
             Step::BecomeUser(id) => ids::become_user(*id),
@@ -206,6 +211,7 @@ fn name(step: &Step) -> StepName {
         Step::InitProc => StepName::InitProc,
         Step::Pivot => StepName::Pivot,
         Step::LeaveOldRoot => StepName::LeaveOldRoot,
+        Step::Cover => StepName::Pivot,
         Step::LeaveGroups => StepName::LeaveGroups,
         Step::BecomeGroup(_) => StepName::BecomeGroup,
         Step::BecomeUser(_) => StepName::BecomeUser,

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use ringfence_op::{RootFile, RootSpec, RootSymlink};
 use ringfence_sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, restrict};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change, move_mount, open_tree,
     unmount,
 };
-use rustix::process::{chdir, fchdir, pivot_root};
+use rustix::process::{chdir, chroot, fchdir, pivot_root};
 
 use crate::failure::{At, SetupFailure};
+use crate::plan::Way;
 use crate::step::StepName;
 
 /// Files of `/dev` that a cell has, beside what it makes itself.
@@ -47,8 +49,9 @@ fn open_one(source: &Path, attributes: u64) -> Result<OwnedFd, SetupFailure> {
     Ok(tree)
 }
 
-/// Leaves the host's mounts for a root that holds a `/proc` and the images.
-pub(crate) fn make_keeper_root() -> Result<(), SetupFailure> {
+/// Leaves the host's mounts for a root that holds a `/proc` and the images. Tells the way on which roots are changed
+/// here.
+pub(crate) fn make_keeper_root() -> Result<Way, SetupFailure> {
     let detail = String::new;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at(StepName::KeeperRoot, detail)?;
     let root = small_tmpfs().at(StepName::KeeperRoot, detail)?;
@@ -60,9 +63,22 @@ pub(crate) fn make_keeper_root() -> Result<(), SetupFailure> {
     // Before the host's /proc goes: a user namespace may mount one only while it sees one that hides nothing.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "proc", "proc", flags, None).at(StepName::KeeperProc, detail)?;
-    pivot_root(".", ".").at(StepName::KeeperRoot, || "pivot_root".to_owned())?;
-    unmount(".", UnmountFlags::DETACH).at(StepName::KeeperRoot, || "leaving the host's root".to_owned())?;
-    chdir("/").at(StepName::KeeperRoot, detail)
+    let way = match pivot_root(".", ".") {
+        Ok(()) => {
+            let leaving = || "leaving the host's root".to_owned();
+            unmount(".", UnmountFlags::DETACH).at(StepName::KeeperRoot, leaving)?;
+            Way::Pivot
+        }
+        // Container engines forbid this one call even where they allow all others that mount; the new root lies over
+        // the old one already.
+        Err(Errno::PERM | Errno::NOSYS) => {
+            chroot(".").at(StepName::KeeperRoot, || "chroot".to_owned())?;
+            Way::Cover
+        }
+        Err(error) => return Err(error).at(StepName::KeeperRoot, || "pivot_root".to_owned()),
+    };
+    chdir("/").at(StepName::KeeperRoot, detail)?;
+    Ok(way)
 }
 
 fn small_tmpfs() -> rustix::io::Result<OwnedFd> {

@@ -10,11 +10,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ringfence_sys::limit::{self, ResourceLimit};
-use ringfence_sys::namespace::Namespaces;
+use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
 use ringfence_sys::{caps, ids, signal};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
 use crate::cgroup::{self, Layout};
 use crate::config::{Inside, KeeperConfig, Stage, memfd, read_stage, write_stage};
@@ -82,6 +83,9 @@ fn watch(socket: &OwnedFd, config: KeeperConfig) -> Result<Watched, SetupFailure
     let privileged = caps::effective().at(StepName::KeeperSelf, nothing)? & needed == needed;
     if privileged {
         check_range(&config)?;
+    }
+    if privileged {
+        uncover_proc();
     }
     let layout = if config.cgroups {
         cgroup::sweep();
@@ -259,6 +263,25 @@ fn write_maps(pid: u32, range: Option<(u32, u32)>) -> Result<(), SetupFailure> {
             write("uid_map", format!("0 {} 1", rustix::process::geteuid().as_raw()))
         }
     }
+}
+
+/// Container engines cover parts of `/proc`, and a user namespace may mount a new one only while it sees one that hides
+/// nothing. Whoever owns the mounts here may have such a one: it is mounted over the other in mounts of this process's
+/// own, which go on to follow the host's.
+fn uncover_proc() {
+    // Mounted by the host itself, over a folder that hides nothing.
+    const OF_THE_HOST: &str = "/proc/sys/fs/binfmt_misc";
+    let covered =
+        |line: &str| line.split(' ').nth(4).is_some_and(|place| place.starts_with("/proc/") && place != OF_THE_HOST);
+    if !fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| mounts.lines().any(covered)) {
+        return;
+    }
+    // Where that is forbidden, the fleet's own mount of `/proc` fails later, and says so.
+    let _ = namespace::unshare(Namespaces::MOUNT).and_then(|()| {
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        Ok(mount("proc", "/proc", "proc", flags, None)?)
+    });
 }
 
 /// The running program's file, or a copy of it in memory where the fleet's ids could not execute the file.

@@ -13,9 +13,11 @@
 )]
 
 mod client;
+mod container;
 mod leaks;
 mod server;
 
 pub use client::{Answer, Client, Session};
+pub use container::Container;
 pub use leaks::{Footprint, cgroups_of, daemon_descriptors, descendants, eventually, mounts};
 pub use server::{Server, ServerOptions, User, shared_state_dir};

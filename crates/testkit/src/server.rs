@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Client;
+use crate::container::STATE;
+use crate::{Client, Container};
 
 /// How long a start may take; the scientific image may have to be built in it.
 const START_MAX: Duration = Duration::from_secs(900);
@@ -37,6 +38,7 @@ pub struct ServerOptions {
     environment: Vec<(OsString, OsString)>,
     state_dir: Option<PathBuf>,
     user: User,
+    container: Option<Container>,
 }
 
 impl ServerOptions {
@@ -44,7 +46,8 @@ impl ServerOptions {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let (arguments, environment) = (Vec::new(), Vec::new());
-        ServerOptions { program: program.into(), arguments, environment, state_dir: None, user: User::Same }
+        let (state_dir, container) = (None, None);
+        ServerOptions { program: program.into(), arguments, environment, state_dir, user: User::Same, container }
     }
 
     /// Further arguments.
@@ -79,6 +82,13 @@ impl ServerOptions {
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.user = user;
+        self
+    }
+
+    /// In a container, with an image on `/usr/bin/python3` and a state folder that goes with it.
+    #[must_use]
+    pub fn container(mut self, container: Container) -> Self {
+        self.container = Some(container);
         self
     }
 
@@ -118,6 +128,13 @@ impl ServerOptions {
     }
 
     fn command(&self, own: &Path) -> Command {
+        if let Some(container) = &self.container {
+            let fixed = ["serve", "--listen", "127.0.0.1:0", "--image", "bare", "--python", "/usr/bin/python3"];
+            let fixed = fixed.into_iter().chain(["--state-dir", STATE]).map(OsString::from);
+            let mut command = container.command(own, &self.program, fixed.chain(self.arguments.iter().cloned()));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            return command;
+        }
         let mut command = match self.user {
             User::Same => Command::new(&self.program),
             // The build folder may lie where other users cannot look.

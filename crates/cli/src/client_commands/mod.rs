@@ -31,6 +31,7 @@ const COMMANDS: &[(Line, Run)] = &[
     (exec::command, exec::run),
     (session::command, session::run),
     (files::command, files::run),
+    (crate::doctor::command, crate::doctor::run),
     (crate::check::command, crate::check::run),
     (crate::bench::command, crate::bench::run),
     (crate::attack::command, crate::attack::run),

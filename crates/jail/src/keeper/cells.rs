@@ -163,6 +163,7 @@ impl Keeper {
             single_id: self.single_id,
             cgroups: self.groups.is_some(),
             masks: &self.masks,
+            way: self.way,
         };
         let plan = plan::cell(&facts).map_err(|error| Failure::new(StepName::Image, &error.into()))?;
         let (control, control_of_init) = packet::pair().map_err(at(StepName::CloneCell))?;

@@ -64,6 +64,7 @@ use crate::config::Inside;
 use crate::failure::{At, SetupFailure};
 use crate::init::Program;
 use crate::limits::MESSAGES_PER_TURN_MAX;
+use crate::plan::Way;
 use crate::step::StepName;
 use crate::{seccomp, template};
 use cells::{Cell, Removal};
@@ -95,6 +96,7 @@ struct Keeper {
     single_id: bool,
     filter: Filter,
     masks: Vec<String>,
+    way: Way,
     starter: Starter,
     ids: Ids,
     /// Cells that live or are being taken down, by the daemon's number.
@@ -162,7 +164,7 @@ impl Keeper {
             .at(StepName::CompileFilter, nothing)?;
         let filter = Filter::from_bytes(&filter_bytes).ok_or(Errno::INVAL).at(StepName::CompileFilter, nothing)?;
 
-        template::make_keeper_root()?;
+        let way = template::make_keeper_root()?;
         let mut images = Vec::new();
         for (index, (spec, trees)) in config.images.into_iter().zip(trees).enumerate() {
             let root = template::make_image_root(index, &spec, trees)?;
@@ -183,6 +185,7 @@ impl Keeper {
             single_id: inside.single_id,
             filter,
             masks: template::masks(),
+            way,
             starter,
             ids: Ids::new(inside.single_id),
             cells: HashMap::new(),

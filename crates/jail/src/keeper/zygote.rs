@@ -224,7 +224,7 @@ impl Keeper {
         let bootstrap = CString::new(BOOTSTRAP).map_err(|error| at(error.into()))?;
         let arguments = Strings::new(vec![python.clone(), c"-u".to_owned(), c"-c".to_owned(), bootstrap]);
         let environment = cells::environment(&image.spec).map_err(|error| at(error.into()))?;
-        let plan = plan::zygote(&image.root, &image.spec).map_err(|error| at(error.into()))?;
+        let plan = plan::zygote(&image.root, &image.spec, self.way).map_err(|error| at(error.into()))?;
         let source = memfd("zygote", self.starter.zygote_source.as_bytes()).map_err(at)?;
         let config = self.starter.config(&image.spec).map_err(at)?;
         let (link, link_of_zygote) = blocking_pair().map_err(at)?;
