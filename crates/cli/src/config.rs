@@ -11,6 +11,7 @@ use ringfence_op::{CallLimits, CellLimits, Tier};
 
 use crate::limits::{POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
 use crate::settings::Values;
+use crate::tenancy::Shared;
 use crate::token::Token;
 
 /// What `serve` runs with. Every value is in its bounds.
@@ -23,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
     pub(crate) token: Option<Token>,
+    pub(crate) shared: Shared,
     pub(crate) max_sessions: usize,
     pub(crate) pool_size: usize,
     pub(crate) idle: Clamp,
@@ -55,14 +57,20 @@ impl Config {
     /// The first value that cannot be, with where it came from.
     pub(crate) fn check(values: &Values) -> anyhow::Result<Self> {
         let (tier, tier_min) = tier(values)?;
+        let shared = Shared::check(values)?;
+        let token = values.text("auth-token-file").map(|path| Token::read(path.as_ref())).transpose()?;
+        if shared.tenancy.is_some() && token.is_none() {
+            bail!("`require-tenancy` needs `auth-token-file`: nothing else proves who names the workspace");
+        }
         Ok(Config {
+            token,
+            shared,
             tier,
             tier_min,
             listen: values.parse("listen", |text| text.parse().ok())?,
             state_dir: state_dir(values)?,
             image: values.parse("image", ImageKind::parse)?,
             python: values.text("python").map(PathBuf::from),
-            token: values.text("auth-token-file").map(|path| Token::read(path.as_ref())).transpose()?,
             max_sessions: size(count(values, "max-sessions", 1, SESSIONS_MAX)?),
             pool_size: size(count(values, "pool-size", 0, POOL_MAX)?),
             idle: clamp(values, "idle-timeout")?,
@@ -151,7 +159,7 @@ fn seconds(values: &Values, name: &str, least: u64) -> anyhow::Result<Duration> 
     count(values, name, least, SECONDS_MAX).map(Duration::from_secs)
 }
 
-fn count(values: &Values, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
+pub(crate) fn count(values: &Values, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
     let parse = |text: &str| text.parse().ok().filter(|number| (least..=most).contains(number));
     values.parse(name, parse).with_context(|| format!("`{name}` must be from {least} to {most}"))
 }
@@ -248,6 +256,7 @@ mod tests {
             ("timeout-default", "601"),
             ("output-bytes-max", "1"),
             ("auth-token-file", "/nonexistent/token"),
+            ("require-tenancy", "true"),
         ] {
             let error = format!("{:#}", with(&[("state-dir", "/tmp/x"), (name, value)]).unwrap_err());
             let word = if name == "auth-token-file" { value } else { name };

@@ -8,6 +8,10 @@ pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// The most sessions that can be set: each takes an id of its own of the fleet's (1 to 60,000), and a few descriptors.
 pub(crate) const SESSIONS_MAX: u64 = 10_000;
+/// The slowest rate of a workspace's requests that can be set, each second.
+pub(crate) const RATE_MIN: f64 = 0.001;
+/// The fastest one.
+pub(crate) const RATE_MAX: f64 = 1_000_000.0;
 /// The most cells kept ready that can be set.
 pub(crate) const POOL_MAX: u64 = 1000;
 /// The longest time that can be set, seconds: a year.

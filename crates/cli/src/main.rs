@@ -24,6 +24,7 @@ mod progress;
 mod ready;
 mod serve;
 mod settings;
+mod tenancy;
 mod token;
 
 use std::process::ExitCode;

@@ -15,7 +15,7 @@ use ringfence_interp::{Interp, InterpConfig};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
 use ringfence_server::backend::{About, OverSessions};
-use ringfence_server::{BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
+use ringfence_server::{Access, BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
 use ringfence_session::{SessionConfig, Sessions};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -88,7 +88,8 @@ async fn serve(
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
     let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
-    let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, image)), limits, token);
+    let access = Access { token, peers_proven: false, tenancy: config.shared.tenancy };
+    let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, image)), limits, access);
     let server = server.map_err(Failure::of(Kind::Serving))?;
     print(facts)?;
 
@@ -204,6 +205,7 @@ fn session_config(config: &Config, tier: Tier) -> SessionConfig {
         calls: config.call.clone(),
         cell: config.cell.clone(),
         tier,
+        sharing: config.shared.sharing,
     }
 }
 

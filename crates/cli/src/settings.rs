@@ -41,6 +41,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("tier-min", "cell", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
     row("python", "PATH", "", "The Python (3.10 or later) that images stand on [default: python3 of PATH]"),
     row("auth-token-file", "FILE", "", "Ask every caller for the bearer token in this file (mode 0600)"),
+    row("require-tenancy", BOOL, "false", "Share the server between workspaces: a front door that proves itself by the token or a certificate must say who each request is for"),
+    row("tenant-max-sessions", "COUNT", "", "With tenancy: sessions of one workspace, whatever its grant says [default: no ceiling of its own]"),
+    row("tenant-reserve", "COUNT", "", "With tenancy: sessions kept free for workspaces below their fair share [default: a tenth of max-sessions, at least 1]"),
+    row("tenant-rate", "NUMBER", "", "With tenancy: requests of one workspace a second; more are refused with 503 [default: as many as come]"),
+    row("tenant-burst", "COUNT", "50", "With tenancy: requests of one workspace that may come at once after a rest"),
     row("max-sessions", "COUNT", "100", "Sessions at the same time; more are refused with 503"),
     row("pool-size", "COUNT", "4", "Cells kept ready ahead of time"),
     row("timeout-default", "SECONDS", "30", "The timeout of a call that names none"),
@@ -147,6 +152,11 @@ impl Values {
     /// The value of a setting; `None` where it is not set and has no default.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|given| given.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// Where the value of a setting came from.
+    pub(crate) fn source(&self, name: &str) -> Option<&Source> {
+        self.0.get(name).map(|given| &given.source)
     }
 
     /// The value, parsed.

@@ -23,4 +23,4 @@ pub use id::{SessionId, ToolUseId};
 pub use limits::{CallLimits, CellLimits, Tier};
 pub use path::{PathRefusal, WorkspacePath};
 pub use root::{Bind, RootFile, RootSpec, RootSymlink};
-pub use tenant::WorkspaceId;
+pub use tenant::{Tenant, WorkspaceId};

@@ -34,6 +34,15 @@ impl fmt::Display for WorkspaceId {
     }
 }
 
+/// Who a lease is for, where a server is shared between workspaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// The workspace: the session is there for it alone.
+    pub workspace: WorkspaceId,
+    /// How many sessions it may have here, where its grant has a ceiling: at least 1.
+    pub sessions_max: Option<usize>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

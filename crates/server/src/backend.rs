@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use ringfence_op::{Call, CallLimits, CellLimits, Fault, Outcome, SessionId, Tier, WorkspacePath};
+use ringfence_op::{Call, CallLimits, CellLimits, Fault, Outcome, SessionId, Tenant, Tier, WorkspaceId, WorkspacePath};
 
 pub use sessions::{Held, OverSessions};
 
@@ -49,8 +49,18 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Interrupts the program that runs in a session, without waiting for anything; whether one ran.
     fn interrupt(&self, id: SessionId) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// The handles of all sessions, the oldest first.
-    fn handles(&self) -> impl Future<Output = Result<Vec<Handle>, Fault>> + Send;
+    /// Whether a session is there for a workspace, which it is for the one that leased it, for good; the door asks before
+    /// each operation on a session where the server is shared.
+    ///
+    /// # Errors
+    /// `UnknownSession`, in the same words for another's session and for none.
+    fn belongs(&self, id: SessionId, owner: &WorkspaceId) -> Result<(), Fault>;
+
+    /// How many sessions a workspace has.
+    fn count_of(&self, owner: &WorkspaceId) -> u64;
+
+    /// The handles of all sessions, or of those of one workspace, the oldest first.
+    fn handles(&self, owner: Option<&WorkspaceId>) -> impl Future<Output = Result<Vec<Handle>, Fault>> + Send;
 
     /// The handle of a session, without counting as activity.
     fn handle(&self, id: SessionId) -> impl Future<Output = Result<Handle, Fault>> + Send;
@@ -133,6 +143,8 @@ pub struct Lease {
     pub idle: Option<Duration>,
     /// The lifetime asked for.
     pub lifetime: Option<Duration>,
+    /// Who it is for, where the server is shared.
+    pub tenant: Option<Tenant>,
 }
 
 /// A leased session.

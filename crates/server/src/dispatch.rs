@@ -9,12 +9,13 @@ use std::time::Instant;
 use hyper::body::Incoming;
 use hyper::header::ORIGIN;
 use hyper::{HeaderMap, Method, Request, Response};
-use ringfence_op::{Fault, FaultKind, SessionId};
+use ringfence_op::{Fault, FaultKind, SessionId, Tenant};
 use tokio::sync::Semaphore;
 
+use crate::access::{self, Access, Tenants};
 use crate::answer::Body;
 use crate::backend::Backend;
-use crate::door::{BearerToken, Busy, Intake};
+use crate::door::{Busy, Intake};
 use crate::limits::{ARCHIVES_AT_ONCE_MAX, DoorLimits};
 use crate::metrics::Metrics;
 use crate::observe::{self, RequestId, RequestIds};
@@ -26,18 +27,21 @@ use crate::routes;
 pub(crate) struct App<B> {
     pub(crate) backend: B,
     pub(crate) limits: DoorLimits,
-    pub(crate) token: Option<BearerToken>,
+    pub(crate) access: Access,
+    /// Where the server is shared.
+    tenants: Option<Tenants>,
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) archives: Arc<Semaphore>,
 }
 
 impl<B: Backend> App<B> {
-    pub(crate) fn new(backend: B, limits: DoorLimits, token: Option<BearerToken>) -> Result<Self, getrandom::Error> {
+    pub(crate) fn new(backend: B, limits: DoorLimits, access: Access) -> Result<Self, getrandom::Error> {
         Ok(App {
             backend,
             limits,
-            token,
+            tenants: access.tenancy.map(Tenants::new),
+            access,
             metrics: Metrics::default(),
             request_ids: RequestIds::new()?,
             archives: Arc::new(Semaphore::new(ARCHIVES_AT_ONCE_MAX)),
@@ -76,6 +80,7 @@ pub(crate) enum Route {
     DeleteFile,
     GetArchive,
     PutArchive,
+    Tenancy,
     Health,
     Ready,
     OpenApi,
@@ -84,7 +89,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    pub(crate) const ALL: [(Route, &'static str); 17] = [
+    pub(crate) const ALL: [(Route, &'static str); 18] = [
         (Route::CreateSession, "/sessions"),
         (Route::ListSessions, "/sessions"),
         (Route::GetSession, "/sessions/{session_id}"),
@@ -97,6 +102,7 @@ impl Route {
         (Route::DeleteFile, "/sessions/{session_id}/files"),
         (Route::GetArchive, "/sessions/{session_id}/archive"),
         (Route::PutArchive, "/sessions/{session_id}/archive"),
+        (Route::Tenancy, "/tenancy"),
         (Route::Health, "/health"),
         (Route::Ready, "/ready"),
         (Route::OpenApi, "/openapi.json"),
@@ -112,6 +118,17 @@ impl Route {
     /// Served without a credential, since whoever watches over the server has none.
     fn is_open(self) -> bool {
         matches!(self, Route::Health | Route::Ready)
+    }
+
+    /// About the server and not about somebody's sessions. Whatever stands not here is for a workspace, where the server
+    /// is shared.
+    fn is_of_the_server(self) -> bool {
+        matches!(self, Route::Health | Route::Ready | Route::OpenApi | Route::Metrics | Route::None)
+    }
+
+    /// Counted against the rate of its workspace. What gives capacity back is not, nor is what a front door asks.
+    fn is_rated(self) -> bool {
+        !matches!(self, Route::DestroySession | Route::Tenancy)
     }
 }
 
@@ -147,6 +164,7 @@ fn route<'a>(method: &Method, path: &'a str) -> Result<(Route, &'a str), Refusal
             true => Ok((Route::PutArchive, id)),
             false => only(method == Method::GET, Route::GetArchive, id, "GET, POST, PUT"),
         },
+        (Some("tenancy"), None, ..) => only(get, Route::Tenancy, "", "GET, HEAD"),
         (Some("health"), None, ..) => only(get, Route::Health, "", "GET, HEAD"),
         (Some("ready"), None, ..) => only(get, Route::Ready, "", "GET, HEAD"),
         (Some("openapi.json"), None, ..) => only(get, Route::OpenApi, "", "GET, HEAD"),
@@ -161,8 +179,16 @@ pub(crate) async fn answer<B: Backend>(app: &App<B>, request: Request<Incoming>,
     let (head, body) = request.into_parts();
     let request_id = app.request_ids.of(&head.headers);
     let mut body = Intake::new(body, &head.headers, &app.limits);
+    let mut tenant = None;
     let (matched, outcome) = match route(&head.method, head.uri.path()) {
-        Ok((route, id)) => (route, handle(app, route, id, Asked { head: &head, body: &mut body }).await),
+        Ok((route, id)) => match enter(app, route, &head.headers) {
+            Ok(entered) => {
+                tenant = entered;
+                let asked = Asked { head: &head, body: &mut body };
+                (route, handle(app, route, id, tenant.as_ref(), asked).await)
+            }
+            Err(refusal) => (route, Err(refusal)),
+        },
         Err(refusal) => (Route::None, admit(app, &head.headers).and(Err(refusal))),
     };
     if let Ok(reply) = &outcome {
@@ -177,7 +203,8 @@ pub(crate) async fn answer<B: Backend>(app: &App<B>, request: Request<Incoming>,
         body.linger();
     }
     let response = finish(response, &request_id, busy);
-    let asked = observe::Asked { method: &head.method, route: matched, request_id: &request_id };
+    let tenant = tenant.as_ref().map(|tenant| observe::For { tenant, grant: access::grant(&head.headers) });
+    let asked = observe::Asked { method: &head.method, route: matched, request_id: &request_id, tenant };
     observe::answered(&app.metrics, &asked, response.status(), begun.elapsed(), cause);
     response
 }
@@ -189,7 +216,7 @@ fn finish(mut response: Response<Body>, request_id: &RequestId, busy: Busy) -> R
 
 fn admit<B>(app: &App<B>, headers: &HeaderMap) -> Result<(), Refusal> {
     let wants = |detail| Err(Refusal::Fault(Fault::new(FaultKind::Unauthorized, detail)));
-    match &app.token {
+    match &app.access.token {
         Some(token) if !token.admits(headers) => {
             wants("this server wants a credential: send `Authorization: Bearer <token>`")
         }
@@ -201,15 +228,32 @@ fn admit<B>(app: &App<B>, headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-async fn handle<B: Backend>(app: &App<B>, route: Route, id: &str, asked: Asked<'_>) -> Result<Reply, Refusal> {
+/// Whether a request is let in, and who it is for where the server is shared.
+fn enter<B>(app: &App<B>, route: Route, headers: &HeaderMap) -> Result<Option<Tenant>, Refusal> {
     if !route.is_open() {
-        admit(app, asked.headers())?;
+        admit(app, headers)?;
     }
+    let Some(tenants) = app.tenants.as_ref().filter(|_| !route.is_of_the_server()) else { return Ok(None) };
+    let tenant = access::tenant(headers)?;
+    if route.is_rated() {
+        tenants.count(&tenant.workspace)?;
+    }
+    Ok(Some(tenant))
+}
+
+async fn handle<B: Backend>(
+    app: &App<B>,
+    route: Route,
+    id: &str,
+    tenant: Option<&Tenant>,
+    asked: Asked<'_>,
+) -> Result<Reply, Refusal> {
     match route {
         Route::Health => return Ok(routes::status::health(app)),
         Route::Ready => return routes::status::ready(app),
-        Route::CreateSession => return routes::create_session::handle(app, asked).await,
-        Route::ListSessions => return routes::list_sessions::handle(app).await,
+        Route::CreateSession => return routes::create_session::handle(app, tenant.cloned(), asked).await,
+        Route::ListSessions => return routes::list_sessions::handle(app, tenant).await,
+        Route::Tenancy => return routes::tenancy::handle(app, tenant),
         Route::OpenApi => return Ok(routes::status::openapi()),
         Route::Metrics => return Ok(routes::status::metrics(app)),
         Route::None => return Err(Refusal::NoRoute),
@@ -217,6 +261,10 @@ async fn handle<B: Backend>(app: &App<B>, route: Route, id: &str, asked: Asked<'
     }
     // What is no id can be the id of no session.
     let id = SessionId::parse(id).ok_or_else(Fault::unknown_session)?;
+    // One place for every operation on a session, those that are added later included.
+    if let Some(tenant) = tenant {
+        app.backend.belongs(id, &tenant.workspace)?;
+    }
     match route {
         Route::GetSession => routes::get_session::handle(app, id).await,
         Route::DestroySession => routes::destroy_session::handle(app, id).await,

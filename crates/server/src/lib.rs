@@ -14,6 +14,8 @@
 //! - Nothing that a client sends makes a handler panic, and no session's files or output are ever held whole, but
 //!   for the capped output of one call.
 //! - Every refusal that reaches a handler is `{"detail": ...}` and says what to change.
+//! - With tenancy, no operation on sessions is begun before it is known, from a peer that has proven itself, which
+//!   workspace it is for; and none on a session of another workspace ever.
 //! - Only `/health` and `/ready` are answered without the credential, where one is set.
 //! - No body, code, output, file name or credential is ever logged.
 //!
@@ -24,6 +26,7 @@
 //! [`Server::serve`] ends: no connection is taken any more, answers in the making are sent, and after
 //! [`DoorLimits::drain_max`] what is left is cut off.
 
+mod access;
 mod answer;
 pub mod backend;
 mod dispatch;
@@ -36,6 +39,7 @@ mod observe;
 pub mod openapi;
 mod query;
 mod range;
+mod rate;
 mod refusal;
 mod render;
 mod routes;
@@ -44,8 +48,10 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
+pub use access::{Access, Tenancy};
 pub use door::{BearerToken, Drained, Listener, TokenRefused};
 pub use limits::DoorLimits;
+pub use rate::Rate;
 
 use backend::Backend;
 use dispatch::App;
@@ -56,6 +62,9 @@ pub enum ServerError {
     /// No random bytes for its request ids.
     #[error("cannot draw the random part of request ids: {0}")]
     Random(getrandom::Error),
+    /// Tenancy is wanted, and nothing proves who tells it.
+    #[error("tenancy is wanted of callers that prove nothing: ask for a token or for a certificate")]
+    Unproven,
     /// The listening socket cannot be used by the runtime.
     #[error("cannot listen on the socket that was handed over")]
     Listen(#[source] io::Error),
@@ -67,12 +76,16 @@ pub struct Server<B: Backend> {
 }
 
 impl<B: Backend> Server<B> {
-    /// A server that asks for `token` where there is one.
+    /// A server that asks its callers for what `access` says.
     ///
     /// # Errors
-    /// When the kernel gives no random bytes.
-    pub fn new(backend: B, limits: DoorLimits, token: Option<BearerToken>) -> Result<Self, ServerError> {
-        Ok(Server { app: Arc::new(App::new(backend, limits, token).map_err(ServerError::Random)?) })
+    /// When tenancy is wanted of callers that prove nothing, or the kernel gives no random bytes.
+    pub fn new(backend: B, limits: DoorLimits, access: impl Into<Access>) -> Result<Self, ServerError> {
+        let access = access.into();
+        if access.tenancy.is_some() && !access.is_proven() {
+            return Err(ServerError::Unproven);
+        }
+        Ok(Server { app: Arc::new(App::new(backend, limits, access).map_err(ServerError::Random)?) })
     }
 
     /// Serves a bound socket until `stop` ends, then drains. Needs a tokio runtime with time and I/O.

@@ -93,6 +93,9 @@ pub const QUERY_BYTES_MAX: usize = 24 << 10;
 /// The longest request id of a client's own that is kept, bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 64;
 
+/// Workspaces whose requests are counted at once; one more waits until the bucket of another is full again.
+pub const TENANTS_RATED_MAX: usize = 16_384;
+
 /// `Retry-After` where the door itself is full or the server is about to stop.
 pub const RETRY_AFTER_SECONDS: u32 = 1;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
-use ringfence_op::Fault;
+use ringfence_op::{Fault, Tenant};
 
 use crate::dispatch::Route;
 use crate::limits::REQUEST_ID_BYTES_MAX;
@@ -61,6 +61,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) method: &'a Method,
     pub(crate) route: Route,
     pub(crate) request_id: &'a RequestId,
+    /// Where the server is shared.
+    pub(crate) tenant: Option<For<'a>>,
+}
+
+/// Who a request is for.
+pub(crate) struct For<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) grant: Option<&'a str>,
 }
 
 /// Counts and tells one answered request. `fault` is there for our own failures only.
@@ -73,14 +81,16 @@ pub(crate) fn answered(
 ) {
     metrics.answered(asked.route, status, taken);
     let (method, route, request_id) = (asked.method.as_str(), asked.route.path(), asked.request_id.as_str());
+    let workspace = asked.tenant.as_ref().map(|tenant| tenant.tenant.workspace.as_str());
+    let grant = asked.tenant.as_ref().and_then(|tenant| tenant.grant);
     let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
     if let Some(fault) = fault {
         let cause = fault.cause().map_or_else(|| fault.detail().to_owned(), |cause| chain(cause));
-        tracing::error!(method, route, status = status.as_u16(), micros, request_id, cause, "failed");
+        tracing::error!(method, route, status = status.as_u16(), micros, request_id, workspace, grant, cause, "failed");
     } else if status.as_u16() >= 400 {
-        tracing::info!(method, route, status = status.as_u16(), micros, request_id, "refused");
+        tracing::info!(method, route, status = status.as_u16(), micros, request_id, workspace, grant, "refused");
     } else {
-        tracing::debug!(method, route, status = status.as_u16(), micros, request_id, "answered");
+        tracing::debug!(method, route, status = status.as_u16(), micros, request_id, workspace, grant, "answered");
     }
 }
 

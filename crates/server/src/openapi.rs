@@ -9,7 +9,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::routes::{
     create_session, delete_file, destroy_session, execute, get_archive, get_file, get_session, interrupt, list_files,
-    list_sessions, put_archive, put_file, status,
+    list_sessions, put_archive, put_file, status, tenancy,
 };
 
 const CHECKED_IN: &str = include_str!("../openapi.json");
@@ -48,6 +48,7 @@ pub fn generated() -> Result<String, serde_json::Error> {
         delete_file::handle,
         get_archive::handle,
         put_archive::handle,
+        tenancy::handle,
         status::health,
         status::ready,
         status::openapi,

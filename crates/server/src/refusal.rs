@@ -13,6 +13,8 @@ pub(crate) enum Refusal {
     WrongMethod(&'static str),
     /// Sessions are not listed here.
     NoListing,
+    /// Whose request it is is not told, or not as it must be.
+    Tenancy(&'static str),
     /// The body came too slowly.
     SlowBody,
     /// The body broke off, or its framing is wrong.

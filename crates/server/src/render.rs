@@ -8,7 +8,7 @@ use hyper::header::{
     CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
-use ringfence_op::{Fault, FaultKind, LimitKind, Outcome, WorkspacePath};
+use ringfence_op::{Fault, FaultKind, LimitKind, Outcome, WorkspaceId, WorkspacePath};
 use ringfence_wire as wire;
 
 use crate::answer::Body;
@@ -34,6 +34,7 @@ pub(crate) enum Reply {
     Archive(Body),
     Unpacked(Unpacked),
     Health(Counts),
+    Tenancy { workspace: WorkspaceId, session_count: u64 },
     Ready,
     OpenApi(&'static str),
     Metrics(String),
@@ -95,6 +96,9 @@ pub(crate) fn reply<B: Backend>(reply: Reply, app: &App<B>) -> Response<Body> {
             json(StatusCode::CREATED, &wire::ArchiveResult { files: unpacked.files, size_bytes: unpacked.bytes })
         }
         Reply::Health(counts) => health(&counts, app),
+        Reply::Tenancy { workspace, session_count } => {
+            json(StatusCode::OK, &wire::Tenancy { workspace: workspace.as_str(), session_count })
+        }
         Reply::Ready => json(StatusCode::OK, &wire::Ready { status: "ready" }),
         Reply::OpenApi(document) => whole(StatusCode::OK, JSON, Bytes::from_static(document.as_bytes())),
         Reply::Metrics(text) => {
@@ -118,6 +122,7 @@ pub(crate) fn refusal(refusal: Refusal) -> (Response<Body>, Option<Fault>) {
             let detail = "sessions are listed only where the server asks for a token: start it with --auth-token-file";
             return (error(StatusCode::FORBIDDEN, detail), None);
         }
+        Refusal::Tenancy(detail) => return (error(StatusCode::BAD_REQUEST, detail), None),
         Refusal::SlowBody => {
             let mut answer = error(StatusCode::REQUEST_TIMEOUT, "the body of the request took too long to come");
             set(&mut answer, CONNECTION, HeaderValue::from_static("close"));

@@ -13,3 +13,4 @@ pub(crate) mod list_sessions;
 pub(crate) mod put_archive;
 pub(crate) mod put_file;
 pub(crate) mod status;
+pub(crate) mod tenancy;

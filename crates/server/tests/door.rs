@@ -268,7 +268,12 @@ fn a_unix_socket_serves_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("door");
     let listener = UnixListener::bind(&place).unwrap();
-    let server = ringfence_server::Server::new(common::Fake::default(), DoorLimits::default(), None).unwrap();
+    let server = ringfence_server::Server::new(
+        common::Fake::default(),
+        DoorLimits::default(),
+        None::<ringfence_server::BearerToken>,
+    )
+    .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use ringfence_op::{CallLimits, CellLimits, SessionId, Tier};
+use ringfence_op::{CallLimits, CellLimits, SessionId, Tenant, Tier};
 
 /// What the sessions of a server have in common.
 #[derive(Debug, Clone)]
@@ -23,6 +23,17 @@ pub struct SessionConfig {
     pub cell: CellLimits,
     /// The tier in force, as the handle states it.
     pub tier: Tier,
+    /// How workspaces share the server; it counts for leases that name one.
+    pub sharing: Sharing,
+}
+
+/// How many sessions the workspaces of a shared server may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharing {
+    /// Sessions of one workspace, whatever its grant says; `None` is as many as there are.
+    pub sessions_each_max: Option<usize>,
+    /// Sessions kept free for workspaces below their fair share; `None` is a tenth of all, and at least one.
+    pub reserve: Option<usize>,
 }
 
 impl Default for SessionConfig {
@@ -36,6 +47,7 @@ impl Default for SessionConfig {
             calls: CallLimits::default(),
             cell: CellLimits::default(),
             tier: Tier::Cell,
+            sharing: Sharing { sessions_each_max: None, reserve: None },
         }
     }
 }
@@ -49,6 +61,8 @@ pub struct Lease {
     pub idle: Option<Duration>,
     /// The lifetime asked for.
     pub lifetime: Option<Duration>,
+    /// Who it is for, where the server is shared; `None` is nobody's, and there for whoever has its id.
+    pub tenant: Option<Tenant>,
 }
 
 /// A session as its holder sees it.

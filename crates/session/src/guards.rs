@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringfence_interp::Cell;
-use ringfence_op::Fault;
+use ringfence_op::{Fault, Tenant, WorkspaceId};
 
-use crate::refusal::{draining, no_room};
+use crate::fair;
+use crate::refusal::{draining, no_room, no_share};
 use crate::session::Session;
 use crate::sessions::Inner;
 
 /// Room for one session, until it is filled or given up.
 pub(crate) struct Reserved<'a> {
     inner: &'a Arc<Inner>,
+    /// Whose it is counted as, until the session is.
+    owner: Option<WorkspaceId>,
 }
 
 impl<'a> Reserved<'a> {
-    pub(crate) fn new(inner: &'a Arc<Inner>) -> Result<Self, Fault> {
+    pub(crate) fn new(inner: &'a Arc<Inner>, tenant: Option<&Tenant>) -> Result<Self, Fault> {
         let mut table = inner.table();
         if table.draining {
             return Err(draining());
@@ -26,12 +29,18 @@ impl<'a> Reserved<'a> {
         if full || table.ending >= inner.config.sessions_max.max(1) {
             return Err(no_room(&table, inner.clock));
         }
+        if let Some(tenant) = tenant {
+            let room = table.room(&tenant.workspace, inner.config.sessions_max);
+            fair::admit(room, tenant, inner.config.sharing)
+                .map_err(|refused| no_share(refused, &tenant.workspace, &table, inner.clock))?;
+            *table.held.entry(tenant.workspace.clone()).or_default() += 1;
+        }
         table.creating += 1;
-        Ok(Reserved { inner })
+        Ok(Reserved { inner, owner: tenant.map(|tenant| tenant.workspace.clone()) })
     }
 
     /// Puts the session on the table, unless the server has begun to shut down meanwhile.
-    pub(crate) fn fill(self, session: Arc<Session>) -> Result<(), Fault> {
+    pub(crate) fn fill(mut self, session: Arc<Session>) -> Result<(), Fault> {
         let look = session.look_again();
         let mut table = self.inner.table();
         if table.draining {
@@ -40,6 +49,8 @@ impl<'a> Reserved<'a> {
             return Err(draining());
         }
         table.sessions.insert(session.terms.id, session);
+        // From here on it is the session that counts.
+        self.owner = None;
         if table.next_look.is_none_or(|next| look < next) {
             self.inner.sooner.notify_one();
         }
@@ -49,7 +60,10 @@ impl<'a> Reserved<'a> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.inner.table().creating -= 1;
+        let mut table = self.inner.table();
+        table.creating -= 1;
+        table.let_go(self.owner.as_ref());
+        drop(table);
         self.inner.calmer.notify_waiters();
     }
 }

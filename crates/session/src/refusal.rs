@@ -1,8 +1,11 @@
 //! Why there is no session now, in words for the caller.
 
-use ringfence_interp::LeaseError;
-use ringfence_op::{Fault, FaultKind};
+use std::time::Duration;
 
+use ringfence_interp::LeaseError;
+use ringfence_op::{Fault, FaultKind, WorkspaceId};
+
+use crate::fair::Refused;
 use crate::limits::{RETRY_AFTER_SECONDS_DEFAULT, RETRY_AFTER_SECONDS_DRAINING, RETRY_AFTER_SECONDS_MAX};
 use crate::session::Clock;
 use crate::sessions::Table;
@@ -15,13 +18,33 @@ pub(crate) fn draining() -> Fault {
 
 /// No room: by the time that a session ends at the latest if nobody uses it, there is some.
 pub(crate) fn no_room(table: &Table, clock: Clock) -> Fault {
+    after_ends(1, None, "no session is free; try again later", table, clock)
+}
+
+/// No room for this workspace.
+pub(crate) fn no_share(refused: Refused, workspace: &WorkspaceId, table: &Table, clock: Clock) -> Fault {
+    match refused {
+        Refused::Full => no_room(table, clock),
+        Refused::Ceiling { ends } => {
+            after_ends(ends, Some(workspace), "the workspace has as many sessions as it may", table, clock)
+        }
+        Refused::Share { ends } => {
+            let detail = "the workspace has its share of the sessions, and the few that are free are kept for others";
+            after_ends(ends, None, detail, table, clock)
+        }
+    }
+}
+
+/// To be tried again when so many sessions, of one workspace or of all, end at the latest if nobody uses them.
+fn after_ends(ends: usize, of: Option<&WorkspaceId>, detail: &str, table: &Table, clock: Clock) -> Fault {
     let now = clock.now();
-    let wait = table.sessions.values().map(|session| session.look_again().saturating_sub(now)).min();
-    let seconds = wait.map_or(RETRY_AFTER_SECONDS_DEFAULT, |wait| {
+    let counted = table.sessions.values().filter(|session| of.is_none() || session.terms.owner.as_ref() == of);
+    let mut waits: Vec<Duration> = counted.map(|session| session.look_again().saturating_sub(now)).collect();
+    waits.sort_unstable();
+    let seconds = waits.get(ends.saturating_sub(1)).map_or(RETRY_AFTER_SECONDS_DEFAULT, |wait| {
         u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX).min(RETRY_AFTER_SECONDS_MAX)
     });
-    let kind = FaultKind::Capacity { retry_after_seconds: seconds };
-    Fault::new(kind, "no session is free; try again later")
+    Fault::new(FaultKind::Capacity { retry_after_seconds: seconds }, detail)
 }
 
 /// No cell could be had.

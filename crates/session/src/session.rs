@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ringfence_interp::{Cell, InterruptHandle};
-use ringfence_op::SessionId;
+use ringfence_op::{SessionId, WorkspaceId};
 use ringfence_workspace::Workspace;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ pub(crate) struct Terms {
     pub(crate) image: String,
     pub(crate) idle: Duration,
     pub(crate) lifetime: Duration,
+    /// Whose it is; `None` where the server is not shared.
+    pub(crate) owner: Option<WorkspaceId>,
 }
 
 /// The time that the clocks of all sessions run by.

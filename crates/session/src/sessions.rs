@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ringfence_interp::{Cell, Interp};
-use ringfence_op::{Call, Fault, Outcome, SessionId};
+use ringfence_op::{Call, Fault, Outcome, SessionId, WorkspaceId};
 use ringfence_workspace::Workspace;
 use tokio::sync::Notify;
 
 use crate::calls;
 use crate::config::{Counts, Handle, Lease, SessionConfig};
 use crate::detached::Detached;
+use crate::fair::Room;
 use crate::files::Files;
 use crate::guards::{Counted, Lent, Reserved};
 use crate::lifetime::{Expiry, clamp};
@@ -48,6 +49,8 @@ pub(crate) struct Table {
     /// Cells under destruction.
     pub(crate) ending: usize,
     pub(crate) draining: bool,
+    /// Sessions and leases under way of each workspace that has any: never more entries than there may be sessions.
+    pub(crate) held: HashMap<WorkspaceId, usize>,
     /// When the reaper wakes by itself.
     pub(crate) next_look: Option<Duration>,
 }
@@ -69,14 +72,14 @@ impl Sessions {
         Sessions { inner }
     }
 
-    /// Leases a session. Hints never make it fail: an unknown image is the default one, times are clamped.
+    /// Leases a session. A tenant has its share and its ceiling of them. Hints never make it fail: an unknown image is the default one, times are clamped.
     ///
     /// # Errors
-    /// `Capacity` when there is no room, no cell could be made, or the server shuts down; `House` when the keeper is
+    /// `Capacity` when there is no room, none for this tenant, no cell could be made, or the server shuts down; `House` when the keeper is
     /// gone.
     pub async fn create(&self, lease: Lease) -> Result<Handle, Fault> {
         let inner = &self.inner;
-        let place = Reserved::new(inner)?;
+        let place = Reserved::new(inner, lease.tenant.as_ref())?;
         let image = lease.image.as_deref().and_then(|name| inner.interp.image(name)).unwrap_or(0);
         let cell = inner.interp.lease(image).await.map_err(no_cell)?;
         let terms = Terms {
@@ -84,6 +87,7 @@ impl Sessions {
             image: inner.interp.image_name(image).unwrap_or_default().to_owned(),
             idle: clamp(lease.idle, inner.config.idle_default, inner.config.idle_max),
             lifetime: clamp(lease.lifetime, inner.config.lifetime_default, inner.config.lifetime_max),
+            owner: lease.tenant.map(|tenant| tenant.workspace),
         };
         let root = cell.workspace().try_clone_to_owned().map_err(Fault::house)?;
         let workspace = Workspace::new(root, cell.owner_id(), inner.config.calls.output_bytes_max);
@@ -132,10 +136,11 @@ impl Sessions {
         self.inner.find(id).map(|session| session.interrupt())
     }
 
-    /// The handles of all sessions, the oldest first; as many as there may be sessions at the most.
+    /// The handles of all sessions, or of those of one workspace, the oldest first; as many as there may be sessions at
+    /// the most.
     #[must_use]
-    pub fn handles(&self) -> Vec<Handle> {
-        let sessions: Vec<_> = self.inner.table().sessions.values().cloned().collect();
+    pub fn handles(&self, owner: Option<&WorkspaceId>) -> Vec<Handle> {
+        let sessions = self.inner.sessions_of(owner);
         let alive = sessions.iter().filter(|session| session.expired().is_none() && !session.is_dead());
         let mut handles: Vec<_> = alive.map(|session| self.inner.describe(session)).collect();
         handles.sort_by_key(|handle| handle.created);
@@ -157,6 +162,22 @@ impl Sessions {
     pub fn files(&self, id: SessionId) -> Result<Files, Fault> {
         let session = self.inner.find(id)?;
         Ok(Files::of(&session))
+    }
+
+    /// Whether a session is there for a workspace. A session belongs to the one that leased it for good, and ids are
+    /// never used again: what is asked of the session afterwards need not ask again.
+    ///
+    /// # Errors
+    /// `UnknownSession`, in the same words for another's session and for none.
+    pub fn admit(&self, id: SessionId, owner: &WorkspaceId) -> Result<(), Fault> {
+        let session = self.inner.lookup(id).ok_or_else(Fault::unknown_session)?;
+        if session.terms.owner.as_ref() == Some(owner) { Ok(()) } else { Err(Fault::unknown_session()) }
+    }
+
+    /// How many sessions a workspace has, leases under way counted in.
+    #[must_use]
+    pub fn count_of(&self, owner: &WorkspaceId) -> usize {
+        self.inner.table().held.get(owner).copied().unwrap_or(0)
     }
 
     /// Numbers of the moment.
@@ -208,9 +229,32 @@ impl Sessions {
     }
 }
 
+impl Table {
+    /// The state of the server as a lease of `workspace` finds it.
+    pub(crate) fn room(&self, workspace: &WorkspaceId, max: usize) -> Room {
+        let own = self.held.get(workspace).copied().unwrap_or(0);
+        Room { taken: self.sessions.len() + self.creating, max, own, others: self.held.len() - usize::from(own > 0) }
+    }
+
+    /// A workspace has one session less.
+    pub(crate) fn let_go(&mut self, owner: Option<&WorkspaceId>) {
+        let Some(owner) = owner else { return };
+        match self.held.get_mut(owner) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.held.remove(owner)),
+        }
+    }
+}
+
 impl Inner {
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions_of(&self, owner: Option<&WorkspaceId>) -> Vec<Arc<Session>> {
+        let table = self.table();
+        let wanted = |session: &&Arc<Session>| owner.is_none() || session.terms.owner.as_ref() == owner;
+        table.sessions.values().filter(wanted).cloned().collect()
     }
 
     fn lookup(&self, id: SessionId) -> Option<Arc<Session>> {
@@ -259,7 +303,11 @@ impl Inner {
     }
 
     pub(crate) fn end(self: &Arc<Self>, session: &Session) {
-        self.table().sessions.remove(&session.terms.id);
+        let mut table = self.table();
+        if table.sessions.remove(&session.terms.id).is_some() {
+            table.let_go(session.terms.owner.as_ref());
+        }
+        drop(table);
         if let Some(cell) = session.end() {
             self.tear_down(cell);
         }

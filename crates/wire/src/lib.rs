@@ -30,4 +30,4 @@ pub use lease::{CreateSessionRequest, Interrupted, Limits, SessionHandle, Sessio
 pub use outcome::{
     Background, CodeExecutionOutputFile, CodeExecutionResult, ExecResponse, LimitExceeded, ResultBlock, Usage,
 };
-pub use status::{Error, Health, Ready};
+pub use status::{Error, Health, Ready, Tenancy};

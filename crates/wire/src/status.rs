@@ -31,6 +31,15 @@ pub struct Ready<'a> {
     pub status: &'a str,
 }
 
+/// What a workspace has of a shared server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Tenancy<'a> {
+    /// The workspace.
+    pub workspace: &'a str,
+    /// Its sessions.
+    pub session_count: u64,
+}
+
 /// What went wrong. Informational: no client may depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Error<'a> {

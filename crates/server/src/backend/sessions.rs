@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ringfence_op::{Call, Fault, FaultKind, Outcome, SessionId, WorkspacePath};
+use ringfence_op::{Call, Fault, FaultKind, Outcome, SessionId, WorkspaceId, WorkspacePath};
 use ringfence_session::{Archive, Hold, OpenedFile, Sessions, Upload};
 
 use super::{About, Backend, Counts, FileName, Handle, Lease, ListedFile, Listing, ReadFile, Unpacked, WriteFile};
@@ -60,8 +60,8 @@ impl Backend for OverSessions {
     }
 
     async fn create(&self, lease: Lease) -> Result<Handle, Fault> {
-        let Lease { image, idle, lifetime } = lease;
-        let handle = self.sessions.create(ringfence_session::Lease { image, idle, lifetime }).await?;
+        let Lease { image, idle, lifetime, tenant } = lease;
+        let handle = self.sessions.create(ringfence_session::Lease { image, idle, lifetime, tenant }).await?;
         Ok(described(handle))
     }
 
@@ -77,8 +77,16 @@ impl Backend for OverSessions {
         self.sessions.interrupt(id)
     }
 
-    async fn handles(&self) -> Result<Vec<Handle>, Fault> {
-        Ok(self.sessions.handles().into_iter().map(described).collect())
+    fn belongs(&self, id: SessionId, owner: &WorkspaceId) -> Result<(), Fault> {
+        self.sessions.admit(id, owner)
+    }
+
+    fn count_of(&self, owner: &WorkspaceId) -> u64 {
+        self.sessions.count_of(owner) as u64
+    }
+
+    async fn handles(&self, owner: Option<&WorkspaceId>) -> Result<Vec<Handle>, Fault> {
+        Ok(self.sessions.handles(owner).into_iter().map(described).collect())
     }
 
     async fn handle(&self, id: SessionId) -> Result<Handle, Fault> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ringfence_op::Tenant;
 use ringfence_wire::{CreateSessionRequest, Error, SessionHandle};
 
 use crate::backend::{Backend, Lease};
@@ -23,12 +24,17 @@ use crate::render::Reply;
             headers(("Retry-After" = u32, description = "Whole seconds after which it may be tried again."))),
     ),
 )]
-pub(crate) async fn handle<B: Backend>(app: &App<B>, asked: Asked<'_>) -> Result<Reply, Refusal> {
+pub(crate) async fn handle<B: Backend>(
+    app: &App<B>,
+    tenant: Option<Tenant>,
+    asked: Asked<'_>,
+) -> Result<Reply, Refusal> {
     let hints = CreateSessionRequest::parse(&asked.body.whole().await?)?;
     let lease = Lease {
         image: hints.image,
         idle: hints.idle_timeout_seconds.map(Duration::from_secs),
         lifetime: hints.max_lifetime_seconds.map(Duration::from_secs),
+        tenant,
     };
     Ok(Reply::Created(app.backend.create(lease).await?))
 }

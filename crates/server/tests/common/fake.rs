@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringfence_op::{
     BackgroundOutput, Call, CallLimits, CallReport, CellLimits, Fault, FaultKind, LimitKind, Operation, Outcome,
-    ProducedFile, SessionId, Tier, Usage, WorkspacePath,
+    ProducedFile, SessionId, Tier, Usage, WorkspaceId, WorkspacePath,
 };
 use ringfence_server::backend::{
     About, Backend, Counts, FileName, Handle, Lease, ListedFile, Listing, ReadFile, Unpacked, WriteFile,
@@ -35,6 +35,7 @@ pub struct State {
     pub uploads: Arc<AtomicU64>,
     pub last_call: Mutex<Option<Call>>,
     pub last_lease: Mutex<Option<Lease>>,
+    owners: Mutex<HashMap<SessionId, WorkspaceId>>,
 }
 
 impl Default for Fake {
@@ -56,6 +57,7 @@ impl Default for Fake {
             uploads: Arc::default(),
             last_call: Mutex::default(),
             last_lease: Mutex::default(),
+            owners: Mutex::default(),
         };
         Fake { state: Arc::new(state) }
     }
@@ -158,6 +160,9 @@ impl Backend for Fake {
             lifetime: Some(lease.lifetime.unwrap_or(Duration::from_millis(1500))),
             image: "scientific".to_owned(),
         };
+        if let Some(tenant) = lease.tenant {
+            self.owners.lock().unwrap().insert(handle.id, tenant.workspace);
+        }
         self.sessions().insert(handle.id, (handle.clone(), Files::new()));
         Ok(handle)
     }
@@ -210,8 +215,24 @@ impl Backend for Fake {
         Ok(self.interrupt_waiting())
     }
 
-    async fn handles(&self) -> Result<Vec<Handle>, Fault> {
-        Ok(self.sessions().values().map(|(handle, _)| handle.clone()).collect())
+    fn belongs(&self, id: SessionId, owner: &WorkspaceId) -> Result<(), Fault> {
+        match self.owners.lock().unwrap().get(&id) == Some(owner) {
+            true => Ok(()),
+            false => Err(Fault::unknown_session()),
+        }
+    }
+
+    fn count_of(&self, owner: &WorkspaceId) -> u64 {
+        let sessions = self.sessions();
+        let owners = self.owners.lock().unwrap();
+        sessions.keys().filter(|id| owners.get(id) == Some(owner)).count() as u64
+    }
+
+    async fn handles(&self, owner: Option<&WorkspaceId>) -> Result<Vec<Handle>, Fault> {
+        let sessions = self.sessions();
+        let owners = self.owners.lock().unwrap();
+        let wanted = |(handle, _): &&(Handle, Files)| owner.is_none() || owners.get(&handle.id) == owner;
+        Ok(sessions.values().filter(wanted).map(|(handle, _)| handle.clone()).collect())
     }
 
     async fn handle(&self, id: SessionId) -> Result<Handle, Fault> {

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringfence_server::{BearerToken, DoorLimits, Drained, Listener, Server};
+use ringfence_server::{Access, BearerToken, DoorLimits, Drained, Listener, Server};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -32,11 +32,14 @@ impl TestServer {
     }
 
     pub fn with(limits: DoorLimits, token: Option<&str>) -> Self {
+        Self::asking(limits, token.map(|token| BearerToken::new(token.as_bytes()).unwrap()).into())
+    }
+
+    pub fn asking(limits: DoorLimits, access: Access) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let fake = Fake::default();
-        let token = token.map(|token| BearerToken::new(token.as_bytes()).unwrap());
-        let server = Server::new(fake.clone(), limits, token).unwrap();
+        let server = Server::new(fake.clone(), limits, access).unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

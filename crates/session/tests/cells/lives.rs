@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringfence_op::{CallReport, FaultKind, Operation, SessionId, WorkspacePath};
+use ringfence_op::{CallReport, Fault, FaultKind, Operation, SessionId, Tenant, WorkspaceId, WorkspacePath};
 use ringfence_session::{Lease, Sessions};
 
 use crate::{call, code, command, lease, python, release, try_call};
@@ -20,6 +20,7 @@ crate::cases![
     an_interrupt_is_the_programs_to_take,
     a_second_interrupt_ends_what_ignores_the_first,
     an_interrupt_reaches_what_a_call_has_started,
+    workspaces_share_and_see_their_own,
 ];
 
 async fn calls_run_one_after_another(sessions: Sessions) {
@@ -93,7 +94,7 @@ async fn a_release_ends_a_running_call(sessions: Sessions) {
 
 async fn hints_are_clamped_and_never_fail(sessions: Sessions) {
     let far = Some(Duration::from_secs(1_000_000_000));
-    let hint = Lease { image: Some("registry.example/no/such:9".to_owned()), idle: far, lifetime: far };
+    let hint = Lease { image: Some("registry.example/no/such:9".to_owned()), idle: far, lifetime: far, tenant: None };
     let handle = sessions.create(hint).await.expect("a session");
     assert_eq!((handle.idle.as_secs(), handle.lifetime.as_secs()), (3600, 86_400));
     assert_eq!(handle.image, "bare");
@@ -221,4 +222,49 @@ async fn an_interrupt_reaches_what_a_call_has_started(sessions: Sessions) {
     let report = python(&sessions, id, "print(older.poll())\nolder.kill()").await.report;
     assert_eq!(report.stdout, "None\n", "what an earlier call started is not meant");
     release(&sessions, id).await;
+}
+
+fn workspace(name: &str) -> WorkspaceId {
+    WorkspaceId::parse(name).expect("a workspace's id")
+}
+
+async fn lease_for(sessions: &Sessions, name: &str, sessions_max: Option<usize>) -> Result<SessionId, Fault> {
+    let tenant = Some(Tenant { workspace: workspace(name), sessions_max });
+    sessions.create(Lease { tenant, ..Lease::default() }).await.map(|handle| handle.id)
+}
+
+/// Six places: one is kept for those below their share.
+async fn workspaces_share_and_see_their_own(sessions: Sessions) {
+    let mut held = Vec::new();
+    for _ in 0..crate::SESSIONS_MAX - 1 {
+        held.push(lease_for(&sessions, "greedy", None).await.expect("a session"));
+    }
+    for _ in 0..2 {
+        let refused = lease_for(&sessions, "greedy", None).await.expect_err("the last place is kept");
+        assert!(matches!(refused.kind(), FaultKind::Capacity { retry_after_seconds: 1.. }), "{refused:?}");
+    }
+    let modest = lease_for(&sessions, "modest", Some(1)).await.expect("the place that was kept");
+    assert!(lease_for(&sessions, "modest", Some(1)).await.is_err(), "its grant has a ceiling");
+    // When all is taken, what becomes free is not the greedy one's.
+    release(&sessions, held.pop().expect("one of them")).await;
+    assert!(lease_for(&sessions, "greedy", None).await.is_err());
+    let third = lease_for(&sessions, "third", None).await.expect("the place that became free");
+
+    let greedys = *held.first().expect("one of them");
+    for (owner, id) in [("greedy", greedys), ("modest", modest), ("third", third)] {
+        for other in ["greedy", "modest", "third", "nobody"] {
+            assert_eq!(sessions.admit(id, &workspace(other)).is_ok(), other == owner, "{other} at {owner}'s");
+        }
+    }
+    assert_eq!(sessions.handles(Some(&workspace("modest"))).len(), 1);
+    assert_eq!((sessions.handles(None).len(), sessions.count_of(&workspace("greedy"))), (6, 4));
+    // A session that is nobody's is there for no workspace.
+    release(&sessions, third).await;
+    let nobodys = lease(&sessions).await;
+    assert!(sessions.admit(nobodys, &workspace("greedy")).is_err());
+    for id in held.into_iter().chain([modest, nobodys]) {
+        release(&sessions, id).await;
+    }
+    assert_eq!(sessions.count_of(&workspace("greedy")), 0);
+    assert!(lease_for(&sessions, "modest", Some(1)).await.is_ok_and(|id| sessions.destroy(id).is_ok()));
 }
