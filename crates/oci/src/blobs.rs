@@ -124,7 +124,6 @@ impl Blobs {
 
     /// The beginning of a blob that is being fetched, for one writer alone: where another one is at it, that is waited
     /// for until `deadline`. `None` where the blob is whole by then.
-    #[allow(dead_code, reason = "for pulling, which comes next")]
     pub(crate) fn partial(&self, digest: &Digest, deadline: Instant) -> Result<Option<Partial>, OciError> {
         let path = self.partial.join(digest.hex());
         loop {
@@ -253,7 +252,6 @@ impl Drop for Staging {
 }
 
 /// The beginning of a blob, held by one writer. Dropped, it is kept.
-#[allow(dead_code, reason = "for pulling, which comes next")]
 #[derive(Debug)]
 pub(crate) struct Partial {
     file: File,
@@ -261,7 +259,6 @@ pub(crate) struct Partial {
     blobs: Blobs,
 }
 
-#[allow(dead_code, reason = "for pulling, which comes next")]
 impl Partial {
     /// Hashes what is there and stands at its end. A beginning of more than `bytes_max` is thrown away.
     pub(crate) fn resume(&mut self, bytes_max: u64) -> Result<(Sha256, u64), OciError> {

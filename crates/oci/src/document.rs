@@ -8,7 +8,6 @@ use crate::limits::{INDEX_MANIFESTS_MAX, LAYERS_MAX};
 use crate::{Digest, ImageConfig, OciError, Platform};
 
 /// Media types of manifests and indices, in the order in which a registry is asked for them.
-#[allow(dead_code, reason = "for pulling, which comes next")]
 pub(crate) const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, \
      application/vnd.oci.image.manifest.v1+json, \

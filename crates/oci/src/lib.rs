@@ -24,12 +24,14 @@
 //! - Every document, list, wait, retry and size has a bound, by a name in [`limits`].
 
 mod blobs;
+mod credentials;
 mod digest;
 mod document;
 mod error;
 mod found;
 mod import;
 pub mod limits;
+mod pull;
 mod reference;
 mod resolve;
 mod stream;
@@ -37,9 +39,11 @@ mod tape;
 mod unpack;
 
 pub use blobs::{Blobs, Stored};
+pub use credentials::Credentials;
 pub use digest::Digest;
 pub use error::OciError;
 pub use found::{Found, ImageConfig, Layer, Platform, Progress};
 pub use import::{ImportOptions, import, import_root};
+pub use pull::{PullOptions, pull};
 pub use reference::Reference;
 pub use unpack::{Owners, UnpackLimits, Unpacked, unpack, unpack_layer};

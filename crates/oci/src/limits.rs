@@ -72,3 +72,9 @@ pub const UNPACKED_ENTRIES_MAX: u64 = 1_000_000;
 pub const RATIO_MAX: u64 = 200;
 /// The largest window that a zstd stream may ask for, bytes: memory of its decoder. What `zstd` itself allows.
 pub const ZSTD_WINDOW_BYTES_MAX: u64 = 128 << 20;
+/// The largest file of trusted certificates, bytes.
+pub const ROOTS_BYTES_MAX: u64 = 16 << 20;
+/// The head of an answer of a registry, bytes.
+pub const ANSWER_HEAD_BYTES_MAX: usize = 64 << 10;
+/// Schemes and parameters of one challenge for credentials.
+pub const CHALLENGE_PARAMETERS_MAX: usize = 64;

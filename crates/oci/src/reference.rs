@@ -22,7 +22,6 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-#[allow(dead_code, reason = "for pulling, which comes next")]
 impl Reference {
     /// The registry as it is named: `docker.io`, `registry.example:5000`.
     #[must_use]
