@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ringfence_host::Choice;
-use ringfence_image::ImageKind;
 use ringfence_op::{CallLimits, CellLimits, Tier};
 
-use crate::limits::{POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
+use crate::limits::{IMAGE_NAME_BYTES_MAX, POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
+use crate::served::{Offer, parse_offers};
 use crate::settings::Values;
 use crate::tenancy::Shared;
 use crate::token::Token;
@@ -19,7 +19,8 @@ use crate::token::Token;
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) state_dir: PathBuf,
-    pub(crate) image: ImageKind,
+    pub(crate) image: String,
+    pub(crate) images: Vec<Offer>,
     pub(crate) tier: Choice,
     pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
@@ -69,7 +70,8 @@ impl Config {
             tier_min,
             listen: values.parse("listen", |text| text.parse().ok())?,
             state_dir: state_dir(values)?,
-            image: values.parse("image", ImageKind::parse)?,
+            image: values.parse("image", image_name)?,
+            images: values.parse("images", parse_offers)?,
             python: values.text("python").map(PathBuf::from),
             max_sessions: size(count(values, "max-sessions", 1, SESSIONS_MAX)?),
             pool_size: size(count(values, "pool-size", 0, POOL_MAX)?),
@@ -132,17 +134,17 @@ fn call_limits(values: &Values) -> anyhow::Result<CallLimits> {
     })
 }
 
+/// A name, an id, a digest, or a path of a declaration: nothing that could break a line.
+fn image_name(text: &str) -> Option<String> {
+    let fits = !text.is_empty() && text.len() <= IMAGE_NAME_BYTES_MAX && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned())
+}
+
 fn state_dir(values: &Values) -> anyhow::Result<PathBuf> {
     if let Some(path) = values.text("state-dir") {
         return std::path::absolute(path).with_context(|| format!("the state folder {path}"));
     }
-    if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/ringfence"));
-    }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|folder| folder.join("ringfence"))
+    ringfence_image::default_state_dir()
         .context("neither XDG_STATE_HOME nor HOME is set: name a folder for images with `--state-dir`")
 }
 
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(config.cell, CellLimits::default());
         assert_eq!(config.call, CallLimits::default());
         assert_eq!(config.upload_bytes_max, 100 << 20);
-        assert_eq!(config.image, ImageKind::Scientific);
+        assert_eq!((config.image.as_str(), config.images.as_slice()), ("scientific", [Offer::All].as_slice()));
         assert_eq!((config.tier, config.tier_min), (Choice::Auto, Tier::Cell));
     }
 
@@ -240,7 +242,8 @@ mod tests {
     fn what_cannot_be_is_refused_by_name() {
         for (name, value) in [
             ("listen", "localhost"),
-            ("image", "gold"),
+            ("image", "go\nld"),
+            ("images", "a=,b"),
             ("tier", "iron"),
             ("tier", "none"),
             ("tier-min", "auto"),

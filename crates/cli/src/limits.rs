@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// The largest configuration file that is read, bytes.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
+/// Images that one server serves.
+pub(crate) const IMAGES_SERVED_MAX: usize = 64;
+/// The longest name of an image that can be set, bytes.
+pub(crate) const IMAGE_NAME_BYTES_MAX: usize = 4096;
 /// The longest token, bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// The most sessions that can be set: each takes an id of its own of the fleet's (1 to 60,000), and a few descriptors.

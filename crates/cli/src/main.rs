@@ -23,6 +23,7 @@ mod limits;
 mod progress;
 mod ready;
 mod serve;
+mod served;
 mod settings;
 mod tenancy;
 mod token;

@@ -43,14 +43,14 @@ impl Progress for Teller {
         bar.enable_steady_tick(TICK);
     }
 
-    fn count(&mut self, done: usize, total: usize, what: &str) {
-        let Some(bar) = &self.bar else { return self.say(&format!("fetched {done} of {total} packages: {what}")) };
-        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} packages: {msg} ({elapsed})") {
+    fn count(&mut self, done: usize, total: usize, unit: &str, what: &str) {
+        let Some(bar) = &self.bar else { return self.say(&format!("{done} of {total} {unit}: {what}")) };
+        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {msg} ({elapsed})") {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_length(total as u64);
         bar.set_position(done as u64);
-        bar.set_message(what.to_owned());
+        bar.set_message(format!("{unit}: {what}"));
     }
 }
 

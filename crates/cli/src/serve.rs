@@ -10,7 +10,6 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use ringfence_frame::keeper::Limiter;
 use ringfence_host::Look;
-use ringfence_image::Image;
 use ringfence_interp::{Interp, InterpConfig};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
@@ -24,8 +23,8 @@ use crate::args::{ServeArguments, unknown_variables};
 use crate::config::{Config, ID_COUNT};
 use crate::failure::{Failure, Kind};
 use crate::limits::{KEEPER_END_MAX, KEEPER_END_POLL, RUNTIME_END_MAX};
-use crate::progress::Teller;
 use crate::ready::Ready;
+use crate::served::{self, Served};
 
 /// Runs the server until it is told to end.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
@@ -42,20 +41,20 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     // As whoever started us.
     let tier = choose_tier(&config)?;
-    let image = prepare_image(&config)?;
+    let images = served::gather(&config)?;
     let listener = bind(&config)?;
 
     // Into the fleet, with one thread.
     let launched =
-        ringfence_jail::launch(&keeper_config(&config, &image.root)).map_err(Failure::of(Kind::Isolation))?;
+        ringfence_jail::launch(&keeper_config(&config, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("serve").build();
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
-    let facts = ready_lines(&config, tier, &image, &launched, &listener)?;
+    let facts = ready_lines(&config, tier, &images, &launched, &listener)?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
-    let ended = runtime.block_on(serve(&config, tier, &image, Keeper { socket, limiter }, listener, &facts));
+    let ended = runtime.block_on(serve(&config, tier, &images, Keeper { socket, limiter }, listener, &facts));
     // The keeper's socket goes with the runtime's tasks; the keeper takes what is left of the cells along.
     runtime.shutdown_timeout(RUNTIME_END_MAX);
     wait_for_keeper(keeper);
@@ -72,24 +71,23 @@ struct Keeper {
 async fn serve(
     config: &Config,
     tier: Tier,
-    image: &Image,
+    images: &Served,
     keeper: Keeper,
     listener: TcpListener,
     facts: &str,
 ) -> Result<(), Failure> {
     let mut told = Told::listen()?;
     let interp_config = InterpConfig { pool_size: config.pool_size, calls: config.call.clone() };
-    let images = std::slice::from_ref(&image.root);
-    let interp = Interp::start(keeper.socket, keeper.limiter, images, interp_config);
+    let interp = Interp::start(keeper.socket, keeper.limiter, &images.roots, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
     interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
-    let sessions = Sessions::start(interp.clone(), session_config(config, tier));
+    let sessions = Sessions::start(interp.clone(), session_config(config, tier, images));
 
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
     let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
     let access = Access { token, peers_proven: false, tenancy: config.shared.tenancy };
-    let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, image)), limits, access);
+    let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, images)), limits, access);
     let server = server.map_err(Failure::of(Kind::Serving))?;
     print(facts)?;
 
@@ -144,19 +142,6 @@ impl Told {
     }
 }
 
-fn prepare_image(config: &Config) -> Result<Image, Failure> {
-    let wanted = ringfence_image::Wanted {
-        kind: config.image,
-        state_dir: config.state_dir.clone(),
-        python: config.python.clone(),
-        cpu_millis: config.cell.cpu_millis,
-    };
-    ringfence_image::prepare(&wanted, &mut Teller::new()).map_err(|error| {
-        let help = error.help();
-        Failure::new(Kind::Image, error).help(help)
-    })
-}
-
 /// The tier to run with, by what this host lets us do.
 fn choose_tier(config: &Config) -> Result<Tier, Failure> {
     let look = Look { program: Path::new("/proc/self/exe"), id_base: config.id_base, ask_runsc: false };
@@ -182,10 +167,10 @@ fn bind(config: &Config) -> Result<TcpListener, Failure> {
     })
 }
 
-fn keeper_config(config: &Config, root: &RootSpec) -> KeeperConfig {
+fn keeper_config(config: &Config, roots: &[RootSpec]) -> KeeperConfig {
     KeeperConfig {
         limits: config.cell.clone(),
-        images: vec![root.clone()],
+        images: roots.to_vec(),
         zygote_source: ringfence_interp::ZYGOTE_SOURCE.to_owned(),
         worker_source: ringfence_interp::WORKER_SOURCE.to_owned(),
         id_base: config.id_base,
@@ -195,7 +180,7 @@ fn keeper_config(config: &Config, root: &RootSpec) -> KeeperConfig {
     }
 }
 
-fn session_config(config: &Config, tier: Tier) -> SessionConfig {
+fn session_config(config: &Config, tier: Tier, images: &Served) -> SessionConfig {
     SessionConfig {
         sessions_max: config.max_sessions,
         idle_default: config.idle.default,
@@ -206,12 +191,13 @@ fn session_config(config: &Config, tier: Tier) -> SessionConfig {
         cell: config.cell.clone(),
         tier,
         sharing: config.shared.sharing,
+        images: images.names.clone(),
     }
 }
 
-fn about(config: &Config, tier: Tier, image: &Image) -> About {
+fn about(config: &Config, tier: Tier, images: &Served) -> About {
     About {
-        image: image.root.image.clone(),
+        image: images.roots.first().map(|root| root.image.clone()).unwrap_or_default(),
         tier,
         cell: config.cell.clone(),
         call: config.call.clone(),
@@ -222,7 +208,7 @@ fn about(config: &Config, tier: Tier, image: &Image) -> About {
 fn ready_lines(
     config: &Config,
     tier: Tier,
-    image: &Image,
+    images: &Served,
     launched: &Launched,
     bound: &TcpListener,
 ) -> Result<String, Failure> {
@@ -238,7 +224,7 @@ fn ready_lines(
         true => "one host id for each session",
         false => "one host id for all sessions",
     };
-    let image = format!("{} (Python {})", image.root.image, image.python.version);
+    let image = images.default.clone();
     let token_file = config.token.as_ref().map(crate::token::Token::path);
     Ok(Ready { address, tier: tier.as_str(), limiter, ids, image, token_file }.text())
 }

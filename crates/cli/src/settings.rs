@@ -36,10 +36,11 @@ pub(crate) const BOOL: &str = "true|false";
 pub(crate) const SETTINGS: &[Setting] = &[
     row("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Where to listen; port 0 takes a free one"),
     row("state-dir", "FOLDER", "", "Where images are kept [default: /var/lib/ringfence as root, else ~/.local/state/ringfence]"),
-    row("image", "scientific|bare", "scientific", "What sessions find: the pinned scientific set, or the standard library alone"),
+    row("image", "IMAGE", "scientific", "What sessions find that ask for no other image: scientific, bare, node, a name or digest of the store, or a declaration's file"),
+    row("images", "LIST", "*", "What else sessions can ask for: names or digests, NAME=IMAGE for a further name, * for the whole store; joined by commas"),
     row("tier", "auto|cell", "auto", "How sessions are held: the best that this host offers, or that one"),
     row("tier-min", "cell", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
-    row("python", "PATH", "", "The Python (3.10 or later) that images stand on [default: python3 of PATH]"),
+    row("python", "PATH", "", "The Python that images stand on (3.8 or later; 3.10 to 3.14 for scientific) [default: python3 of PATH]"),
     row("auth-token-file", "FILE", "", "Ask every caller for the bearer token in this file (mode 0600)"),
     row("require-tenancy", BOOL, "false", "Share the server between workspaces: a front door that proves itself by the token or a certificate must say who each request is for"),
     row("tenant-max-sessions", "COUNT", "", "With tenancy: sessions of one workspace, whatever its grant says [default: no ceiling of its own]"),

@@ -15,6 +15,32 @@ pub(crate) const OTHER_BUILD_WAIT_MAX: Duration = Duration::from_secs(3600);
 /// How often it looks.
 pub(crate) const OTHER_BUILD_POLL: Duration = Duration::from_millis(200);
 /// The largest manifest that is read, bytes.
-pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+/// Images of one store.
+pub(crate) const IMAGES_MAX: usize = 1024;
+/// Names in one store.
+pub(crate) const NAMES_MAX: usize = 4096;
+/// The longest name, bytes: as much as a lease can say.
+pub(crate) const NAME_BYTES_MAX: usize = 256;
+/// The largest file of names that is read, bytes.
+pub(crate) const NAMES_BYTES_MAX: u64 = 4 << 20;
+/// The largest declaration that is read, bytes.
+pub(crate) const DECLARATION_BYTES_MAX: u64 = 256 << 10;
+/// The largest file that a declaration names, bytes: a lock, or a file of the image.
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Files that a declaration puts into its image.
+pub(crate) const FILES_MAX: usize = 256;
+/// Entries of each other list of a declaration.
+pub(crate) const LIST_MAX: usize = 256;
+/// Entries at the top of an image that is a folder.
+pub(crate) const TOP_ENTRIES_MAX: usize = 64;
+/// Program headers of one ELF file that are looked at.
+pub(crate) const ELF_HEADERS_MAX: u16 = 64;
+/// The longest name of a dynamic linker that is read, bytes.
+pub(crate) const ELF_INTERPRETER_BYTES_MAX: u64 = 4096;
+/// Bytes that are read at a time where two files are compared.
+pub(crate) const SHARE_READ_BYTES: usize = 128 << 10;
+/// Packages of a lock file.
+pub(crate) const PACKAGES_MAX: usize = 2000;
 /// The largest start-up script whose first line is rewritten, bytes.
 pub(crate) const SCRIPT_BYTES_MAX: u64 = 256 << 10;

@@ -1,15 +1,12 @@
 //! The list of pinned packages: read, and cut to what one Python needs.
 //!
-//! A subset of pip's requirements format: `name==version [; marker] \` followed by `--hash=sha256:...` lines. The
-//! markers that occur compare `python_full_version` only; whatever else is an error, found by a test.
-
-use sha2::{Digest, Sha256};
+//! A subset of pip's requirements format, as `uv pip compile --generate-hashes` and `pip-compile --generate-hashes` write
+//! it: `name==version [; marker] \` followed by `--hash=sha256:...` lines. Markers that compare `python_full_version`
+//! are judged here; any other is left to pip.
 
 use crate::ImageError;
+use crate::limits::PACKAGES_MAX;
 use crate::python::Version;
-
-/// The list, as it is built into the program.
-pub(crate) const SCIENTIFIC: &str = include_str!("scientific.lock");
 
 /// One pinned package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +15,18 @@ pub(crate) struct Requirement {
     pub(crate) pin: String,
     /// SHA-256 digests of the wheels that are fit for it, lower-case hexadecimal.
     pub(crate) digests: Vec<String>,
+    /// A marker that pip has to judge.
+    pub(crate) marker: Option<String>,
 }
 
 impl Requirement {
-    /// The requirement as pip reads it, without a marker.
+    /// The requirement as pip reads it.
     pub(crate) fn as_pip_text(&self) -> String {
         let mut text = self.pin.clone();
+        if let Some(marker) = &self.marker {
+            text.push_str(" ; ");
+            text.push_str(marker);
+        }
         for digest in &self.digests {
             text.push_str(" \\\n    --hash=sha256:");
             text.push_str(digest);
@@ -33,23 +36,13 @@ impl Requirement {
     }
 }
 
-/// The digest of a text, lower-case hexadecimal.
-pub(crate) fn digest_of(text: &str) -> String {
-    hexadecimal(&Sha256::digest(text.as_bytes()))
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The packages of `list` that a Python of `version` needs, in the list's order.
 pub(crate) fn requirements(list: &str, version: Version) -> Result<Vec<Requirement>, ImageError> {
     let mut wanted = Vec::new();
     let mut skipping = false;
     for (at, line) in list.lines().enumerate() {
         let wrong = || ImageError::List { line: at + 1, text: line.to_owned() };
-        let text = line.trim_end_matches('\\').trim();
+        let text = line.split(" #").next().unwrap_or_default().trim_end_matches('\\').trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -63,15 +56,31 @@ pub(crate) fn requirements(list: &str, version: Version) -> Result<Vec<Requireme
             continue;
         }
         let (pin, marker) = text.split_once(';').unwrap_or((text, ""));
-        if !pin.contains("==") {
+        let (pin, marker) = (pin.trim(), marker.trim());
+        if !is_pin(pin) {
             return Err(wrong());
         }
-        skipping = !marker_holds(marker, version).ok_or_else(wrong)?;
+        let holds = marker_holds(marker, version);
+        skipping = holds == Some(false);
         if !skipping {
-            wanted.push(Requirement { pin: pin.trim().to_owned(), digests: Vec::new() });
+            let marker = holds.is_none().then(|| marker.to_owned());
+            wanted.push(Requirement { pin: pin.to_owned(), digests: Vec::new(), marker });
         }
     }
-    Ok(wanted)
+    match wanted.iter().find(|requirement| requirement.digests.is_empty()) {
+        Some(bare) => Err(ImageError::NoDigest { package: bare.pin.clone() }),
+        None if wanted.len() > PACKAGES_MAX => Err(ImageError::TooManyPackages { most: PACKAGES_MAX }),
+        None => Ok(wanted),
+    }
+}
+
+/// `name==version`, perhaps with extras, and nothing else: no option of pip's, no address, no path.
+fn is_pin(text: &str) -> bool {
+    let Some((name, version)) = text.split_once("==") else { return false };
+    let fits = |text: &str, more: &[u8]| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
+    };
+    fits(name.trim(), b"._-[],") && !name.starts_with('-') && fits(version.trim(), b"._-+!")
 }
 
 /// Whether the marker holds; `None` where it is not understood.
@@ -109,7 +118,8 @@ fn three_parts(text: &str) -> Option<Version> {
 mod tests {
     use super::*;
 
-    const NAMES: &str = include_str!("scientific.in");
+    const SCIENTIFIC: &str = include_str!("../images/scientific.lock");
+    const NAMES: &str = include_str!("../images/scientific.in");
 
     fn version(minor: u32, micro: u32) -> Version {
         Version { major: 3, minor, micro }
@@ -146,8 +156,25 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        for list in ["a", "--hash=sha256:aa", "a==1 ; sys_platform == 'win32'", "a==1 ; python_full_version ~= '3.1'"] {
+        for list in [
+            "a",
+            "--hash=sha256:aa",
+            "--index-url https://example.org",
+            "-r other.txt",
+            "a @ file:///etc/passwd",
+            "./a==1",
+            "a==1 --global-option=x",
+            "--x==1",
+            "a==1",
+        ] {
             assert!(requirements(list, version(11, 0)).is_err(), "{list}");
         }
+    }
+
+    #[test]
+    fn other_markers_are_left_to_pip() {
+        let list = "a[b]==1.0+x ; sys_platform == 'win32' \\\n    --hash=sha256:aa\n    # via c\n";
+        let found = requirements(list, version(11, 0)).unwrap();
+        assert_eq!(found[0].as_pip_text(), "a[b]==1.0+x ; sys_platform == 'win32' \\\n    --hash=sha256:aa\n");
     }
 }

@@ -47,12 +47,12 @@ print(json.dumps({
 
 impl Python {
     /// The oldest that will do.
-    const OLDEST: (u32, u32) = (3, 10);
+    const OLDEST: (u32, u32) = (3, 8);
 
     /// Asks `python`, or `python3` of `PATH`, what it really is.
     ///
     /// # Errors
-    /// When it cannot be run or is older than 3.10.
+    /// When it cannot be run or is older than 3.8.
     pub fn find(python: Option<&Path>) -> Result<Self, ImageError> {
         let asked = python.unwrap_or(Path::new("python3")).to_owned();
         // -I: no PYTHONPATH, PYTHONHOME or user site of the caller; the answer is about the machine.
@@ -65,7 +65,7 @@ impl Python {
         })?;
         if (found.version.major, found.version.minor) < Self::OLDEST {
             let version = found.version.to_string();
-            return Err(ImageError::PythonVersion { python: asked, version, needed: "3.10 or later" });
+            return Err(ImageError::PythonVersion { python: asked, version, needed: "3.8 or later".to_owned() });
         }
         found.folders = outermost(found.folders);
         Ok(found)

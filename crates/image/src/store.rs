@@ -1,135 +1,415 @@
-//! `images/` under the state directory: find, lock, sweep, put in place.
+//! `images/` under the state directory: find, hold, lock, sweep, put in place, take away.
 //!
 //! ```text
-//! images/.lock                 flock(2): one builder at a time
-//! images/.building-<pid>/      a build on its way; swept by whoever holds the lock next
-//! images/.wheels-<platform>/   fetched wheels, kept until the image stands: a broken download goes on from here
+//! images/.lock                 flock(2): one writer at a time
+//! images/names.json            which image a name means; replaced whole
 //! images/<id>/                 an image; its manifest.json is written last, before the folder gets its name
+//! images/.building-<pid>/      an image on its way; swept by whoever holds the lock next
+//! images/.removing-<id>/       an image on its way out; swept likewise
+//! images/.wheels-<platform>/   fetched wheels, kept until the image stands: a broken download goes on from here
 //! ```
+//!
+//! Readers take no lock: a folder with its own name is whole, and is never changed. Whoever uses an image for longer
+//! holds a shared lock on its manifest, and nobody takes away what is held.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use rustix::io::Errno;
 
-use crate::limits::{MANIFEST_BYTES_MAX, OTHER_BUILD_POLL, OTHER_BUILD_WAIT_MAX};
-use crate::lock::{self, Requirement};
-use crate::python::{Python, Version};
-use crate::{ImageError, Progress, scientific};
+use crate::digest::content_of;
+use crate::limits::{IMAGES_MAX, OTHER_BUILD_POLL, OTHER_BUILD_WAIT_MAX};
+use crate::manifest::{MANIFEST, Manifest};
+use crate::names::{Names, looks_like_id};
+use crate::{ImageError, Progress};
 
-/// Raised whenever the build itself changes what it makes.
-const FORMAT: u32 = 1;
-/// The versions of Python that the package list has wheels for.
-const PYTHONS: std::ops::RangeInclusive<(u32, u32)> = (3, 10)..=(3, 14);
+/// The images of a state directory.
+#[derive(Debug, Clone)]
+pub struct Store {
+    images: PathBuf,
+}
 
-/// An image in its place.
-pub(crate) struct Built {
-    /// Its id.
-    pub(crate) id: String,
+/// An image in the store.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its names, in order.
+    pub names: Vec<String>,
+    /// Its manifest.
+    pub manifest: Manifest,
     /// Its folder.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
 }
 
-/// What is written beside an image.
-#[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
-    format: u32,
-    id: String,
-    version: Version,
-    python: Python,
-    packages: Vec<String>,
+/// A folder of the store.
+#[derive(Debug)]
+pub enum Listed {
+    /// An image.
+    Image(Box<Entry>),
+    /// Something else under the name of an image: another version's, or damaged.
+    Foreign {
+        /// The folder's name.
+        id: String,
+        /// Why it is no image.
+        why: ImageError,
+    },
 }
 
-/// Finds the scientific image for this Python, or builds it.
-pub(crate) fn find_or_build(
-    state_dir: &Path,
-    python: &Python,
-    progress: &mut dyn Progress,
-) -> Result<Built, ImageError> {
-    if !PYTHONS.contains(&(python.version.major, python.version.minor)) {
-        return Err(ImageError::PythonVersion {
-            python: python.executable.clone(),
-            version: python.version.to_string(),
-            needed: "3.10 to 3.14",
-        });
+/// An image that nobody takes away while this lives.
+#[derive(Debug)]
+pub struct Held {
+    /// The image.
+    pub entry: Entry,
+    _manifest: File,
+}
+
+impl Store {
+    /// The store of a state directory. Nothing is looked at yet.
+    #[must_use]
+    pub fn at(state_dir: &Path) -> Self {
+        Store { images: state_dir.join("images") }
     }
-    let images = state_dir.join("images");
-    let id = id_of(python);
-    let built = Built { folder: images.join(&id), id };
-    if is_whole(&built) {
-        return Ok(built);
+
+    /// The folder of all images.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.images
     }
-    fs::create_dir_all(&images).map_err(ImageError::file("create", &images))?;
-    // Absolute, since the paths in it are used from other folders; what is seen in cells is at a place of its own.
-    let images = images.canonicalize().map_err(ImageError::file("resolve", &images))?;
-    let built = Built { folder: images.join(&built.id), id: built.id };
-    let _lock = take_lock(&images, progress)?;
-    if is_whole(&built) {
-        return Ok(built);
+
+    /// Everything in it, in the order of the folders' names.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or another version of this program keeps it.
+    pub fn list(&self) -> Result<Vec<Listed>, ImageError> {
+        let names = Names::read(&self.images)?;
+        let mut listed = Vec::new();
+        for id in self.ids()? {
+            let folder = self.images.join(&id);
+            listed.push(match Manifest::read(&folder).and_then(|manifest| own(manifest, &id, &folder)) {
+                Ok(manifest) => Listed::Image(Box::new(Entry { names: names.of(&id), manifest, folder })),
+                Err(why) => Listed::Foreign { id, why },
+            });
+        }
+        Ok(listed)
     }
-    sweep(&images, &built)?;
-    build(&images, &built, python, progress)?;
-    Ok(built)
+
+    /// The image of that name, id, beginning of an id (12 digits or more) or digest of an OCI image.
+    ///
+    /// # Errors
+    /// [`ImageError::Unknown`] when there is none; otherwise as [`Self::list`].
+    pub fn find(&self, image: &str) -> Result<Entry, ImageError> {
+        let names = Names::read(&self.images)?;
+        let by_name = names.id_of(image).map(str::to_owned);
+        let id = match by_name {
+            Some(id) => id,
+            None => self.find_by_digest(image)?.ok_or_else(|| self.unknown(image))?,
+        };
+        let folder = self.images.join(&id);
+        match Manifest::read(&folder).and_then(|manifest| own(manifest, &id, &folder)) {
+            Ok(manifest) => Ok(Entry { names: names.of(&id), manifest, folder }),
+            // The name of an image that was taken away: no image has it.
+            Err(ImageError::File { source, .. }) if source.kind() == ErrorKind::NotFound => Err(self.unknown(image)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find_by_digest(&self, image: &str) -> Result<Option<String>, ImageError> {
+        let digits = image.strip_prefix("sha256:").unwrap_or(image);
+        if looks_like_id(digits) {
+            let mut found = self.ids()?.into_iter().filter(|id| id.starts_with(digits));
+            if let (Some(id), None) = (found.next(), found.next()) {
+                return Ok(Some(id));
+            }
+        }
+        let of_digest = |entry: &Entry| entry.manifest.goes_by(image);
+        let images = self.list()?.into_iter().filter_map(Listed::image);
+        Ok(images.into_iter().find(of_digest).map(|entry| entry.manifest.id))
+    }
+
+    /// Keeps the image from being taken away, for as long as the answer lives.
+    ///
+    /// # Errors
+    /// When it is gone, or being taken away at this moment.
+    pub fn hold(&self, entry: Entry) -> Result<Held, ImageError> {
+        let path = entry.folder.join(MANIFEST);
+        let manifest = File::open(&path).map_err(ImageError::file("open", &path))?;
+        flock(&manifest, FlockOperation::NonBlockingLockShared)
+            .map_err(|e| ImageError::file("hold", &path)(e.into()))?;
+        // Between opening and holding it may have been taken away.
+        let here = fs::metadata(&path).map_err(ImageError::file("look at", &path))?;
+        let held = manifest.metadata().map_err(ImageError::file("look at", &path))?;
+        if (here.dev(), here.ino()) != (held.dev(), held.ino()) {
+            return Err(self.unknown(&entry.manifest.id));
+        }
+        Ok(Held { entry, _manifest: manifest })
+    }
+
+    /// Whether every file of the image is as it was when the image was made. Reads all of it.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn is_intact(&self, entry: &Entry) -> Result<bool, ImageError> {
+        Ok(content_of(&entry.folder, MANIFEST)?.digest == entry.manifest.content)
+    }
+
+    fn ids(&self) -> Result<Vec<String>, ImageError> {
+        let entries = match fs::read_dir(&self.images) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(ImageError::file("list", &self.images)(error)),
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(ImageError::file("list", &self.images))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if looks_like_id(&name) {
+                ids.push(name);
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    fn unknown(&self, image: &str) -> ImageError {
+        ImageError::Unknown { image: image.to_owned(), images: self.images.clone() }
+    }
+
+    /// Takes the lock, and sweeps what dead writers left.
+    pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<Locked, ImageError> {
+        // Not to be listed by others: an image may hold files that are readable, and worse, by everybody.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(&self.images)
+            .map_err(ImageError::file("create", &self.images))?;
+        // Absolute, since the paths in it are used from other folders; what is seen in cells is at a place of its own.
+        let images = self.images.canonicalize().map_err(ImageError::file("resolve", &self.images))?;
+        let lock = take_lock(&images, progress)?;
+        let locked = Locked { store: Store { images }, _lock: lock };
+        locked.sweep()?;
+        Ok(locked)
+    }
 }
 
-fn build(images: &Path, built: &Built, python: &Python, progress: &mut dyn Progress) -> Result<(), ImageError> {
-    let wanted = lock::requirements(lock::SCIENTIFIC, python.version)?;
-    let building = images.join(format!(".building-{}", std::process::id()));
-    let wheels = images.join(format!(".wheels-{}", python.platform));
-    for folder in [&building, &wheels] {
-        fs::create_dir_all(folder).map_err(ImageError::file("create", folder))?;
+impl Listed {
+    /// The image, if it is one.
+    #[must_use]
+    pub fn image(self) -> Option<Entry> {
+        match self {
+            Listed::Image(entry) => Some(*entry),
+            Listed::Foreign { .. } => None,
+        }
     }
-    let done =
-        scientific::build(&scientific::Plan { python, folder: &building, wheels: &wheels, wanted: &wanted }, progress)
-            .and_then(|()| write_manifest(&building, built, python, &wanted));
-    if let Err(error) = done {
-        // The error tells what matters; what cannot be removed now is swept by the next build.
-        let _ = fs::remove_dir_all(&building);
-        return Err(error);
+}
+
+impl Entry {
+    /// What to call it: its first name, or its digest.
+    #[must_use]
+    pub fn title(&self) -> String {
+        self.names.first().cloned().unwrap_or_else(|| format!("sha256:{}", self.manifest.id))
     }
-    fs::rename(&building, &built.folder).map_err(ImageError::file("put in place", &built.folder))?;
-    sync(images)?;
-    fs::remove_dir_all(&wheels).map_err(ImageError::file("remove", &wheels))
 }
 
-/// The digest of everything that the image is made from.
-fn id_of(python: &Python) -> String {
-    let mut parts = format!("{FORMAT}\n{}\n{}\n{}\n", python.executable.display(), python.version, python.platform);
-    for folder in &python.folders {
-        parts.push_str(&format!("{}\n", folder.display()));
+/// A manifest in a folder of another name is none of that folder.
+fn own(manifest: Manifest, id: &str, folder: &Path) -> Result<Manifest, ImageError> {
+    if manifest.id == id { Ok(manifest) } else { Err(ImageError::Misplaced { folder: folder.to_owned() }) }
+}
+
+/// The store, locked: only its holder writes.
+pub(crate) struct Locked {
+    pub(crate) store: Store,
+    _lock: File,
+}
+
+/// What was taken away.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// Ids of images.
+    pub images: Vec<String>,
+    /// What else: caches of unfinished builds.
+    pub others: Vec<String>,
+    /// Ids of images without a name that are in use.
+    pub held: Vec<String>,
+}
+
+impl Locked {
+    /// A new folder for an image on its way.
+    pub(crate) fn begin(&self) -> Result<PathBuf, ImageError> {
+        let entries = self.store.ids()?.len();
+        if entries >= IMAGES_MAX {
+            return Err(ImageError::Full { most: IMAGES_MAX, images: self.store.images.clone() });
+        }
+        let folder = self.store.images.join(format!(".building-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(ImageError::file("create", &folder))?;
+        Ok(folder)
     }
-    parts.push_str(lock::SCIENTIFIC);
-    lock::digest_of(&parts).chars().take(20).collect()
+
+    /// Gives a finished folder its manifest and its place, and the image its name.
+    pub(crate) fn place(&self, building: &Path, mut manifest: Manifest, name: &str) -> Result<Entry, ImageError> {
+        let content = content_of(building, MANIFEST)?;
+        (manifest.content, manifest.bytes) = (content.digest, content.bytes);
+        let path = building.join(MANIFEST);
+        let text = serde_json::to_vec_pretty(&manifest).map_err(|e| ImageError::file("write", &path)(e.into()))?;
+        let mut file = File::create(&path).map_err(ImageError::file("create", &path))?;
+        file.write_all(&text).map_err(ImageError::file("write", &path))?;
+        // One call for the thousands of files before it: the name must not outlive a power cut without them.
+        rustix::fs::syncfs(&file).map_err(|e| ImageError::file("sync", building)(e.into()))?;
+        let folder = self.store.images.join(&manifest.id);
+        if folder.exists() {
+            // No image, or it would have been found: damaged, or another version's.
+            self.take_away(&manifest.id)?;
+        }
+        fs::rename(building, &folder).map_err(ImageError::file("put in place", &folder))?;
+        sync(&self.store.images)?;
+        self.name(name, &manifest.id)?;
+        self.store.find(&manifest.id)
+    }
+
+    /// Makes a name mean an image.
+    pub(crate) fn name(&self, name: &str, id: &str) -> Result<(), ImageError> {
+        let mut names = Names::read(&self.store.images)?;
+        if names.set(name, id)? { names.write(&self.store.images) } else { Ok(()) }
+    }
+
+    /// Takes a name away; with its last name, or by its id, the image itself.
+    pub(crate) fn remove(&self, image: &str) -> Result<Removed, ImageError> {
+        let mut names = Names::read(&self.store.images)?;
+        let Some(id) = names.id_of(image).map(str::to_owned) else {
+            let digits = image.strip_prefix("sha256:").unwrap_or(image);
+            // By its folder's name, what is no image can be removed as well.
+            let foreign = self.store.ids()?.into_iter().find(|id| id == digits);
+            let id = foreign.map_or_else(|| self.store.find(image).map(|entry| entry.manifest.id), Ok)?;
+            let exclusive = self.exclusive(&id)?;
+            names.unset_all(&id);
+            names.write(&self.store.images)?;
+            drop(exclusive);
+            self.take_away(&id)?;
+            return Ok(Removed::Image { id });
+        };
+        let last = names.of(&id).len() == 1;
+        if last {
+            drop(self.exclusive(&id)?);
+        }
+        names.unset(image);
+        names.write(&self.store.images)?;
+        if last {
+            self.take_away(&id)?;
+            return Ok(Removed::Image { id });
+        }
+        Ok(Removed::Name { name: image.to_owned() })
+    }
+
+    /// Takes away every image without a name that is not in use, and what unfinished builds have fetched.
+    pub(crate) fn prune(&self) -> Result<Pruned, ImageError> {
+        let names = Names::read(&self.store.images)?;
+        let mut pruned = Pruned::default();
+        for id in self.store.ids()? {
+            if !names.of(&id).is_empty() {
+                continue;
+            }
+            match self.take_away(&id) {
+                Ok(()) => pruned.images.push(id),
+                Err(ImageError::InUse { .. }) => pruned.held.push(id),
+                Err(error) => return Err(error),
+            }
+        }
+        for path in self.hidden(&[".wheels-", ".blobs"])? {
+            fs::remove_dir_all(&path).map_err(ImageError::file("remove", &path))?;
+            pruned.others.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+        Ok(pruned)
+    }
+
+    /// Nobody holds the image while the answer lives; `None` where there is no manifest to hold.
+    fn exclusive(&self, id: &str) -> Result<Option<File>, ImageError> {
+        let path = self.store.images.join(id).join(MANIFEST);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ImageError::file("open", &path)(error)),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Err(ImageError::InUse { image: id.to_owned() }),
+            Err(error) => Err(ImageError::file("lock", &path)(error.into())),
+        }
+    }
+
+    fn take_away(&self, id: &str) -> Result<(), ImageError> {
+        let _exclusive = self.exclusive(id)?;
+        let folder = self.store.images.join(id);
+        let removing = self.store.images.join(format!(".removing-{id}"));
+        match fs::rename(&folder, &removing) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(ImageError::file("take away", &folder)(error)),
+        }
+        remove_tree(&removing)
+    }
+
+    /// Removes what dead writers left.
+    fn sweep(&self) -> Result<(), ImageError> {
+        self.hidden(&[".building-", ".removing-"])?.iter().try_for_each(|path| remove_tree(path))
+    }
+
+    fn hidden(&self, beginnings: &[&str]) -> Result<Vec<PathBuf>, ImageError> {
+        let images = &self.store.images;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(images).map_err(ImageError::file("list", images))? {
+            let entry = entry.map_err(ImageError::file("list", images))?;
+            let name = entry.file_name();
+            if beginnings.iter().any(|beginning| name.to_string_lossy().starts_with(beginning)) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    }
 }
 
-/// Whether the image is there and says that it is itself.
-fn is_whole(built: &Built) -> bool {
-    let Ok(file) = File::open(built.folder.join("manifest.json")) else { return false };
-    let manifest: Result<Manifest, _> = serde_json::from_reader(file.take(MANIFEST_BYTES_MAX));
-    manifest.is_ok_and(|manifest| manifest.id == built.id && manifest.format == FORMAT)
+/// What [`crate::remove`] took away.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// One name of several: the image is still there.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The image, with all its names.
+    Image {
+        /// Its id.
+        id: String,
+    },
 }
 
-fn write_manifest(folder: &Path, built: &Built, python: &Python, wanted: &[Requirement]) -> Result<(), ImageError> {
-    let path = folder.join("manifest.json");
-    let manifest = Manifest {
-        format: FORMAT,
-        id: built.id.clone(),
-        version: python.version,
-        python: python.clone(),
-        packages: wanted.iter().map(|requirement| requirement.pin.clone()).collect(),
-    };
-    let text = serde_json::to_vec_pretty(&manifest).map_err(|e| ImageError::file("write", &path)(e.into()))?;
-    let mut file = File::create(&path).map_err(ImageError::file("create", &path))?;
-    file.write_all(&text).map_err(ImageError::file("write", &path))?;
-    // One call for the thousands of files before it: the name must not outlive a power cut without them.
-    rustix::fs::syncfs(&file).map_err(|e| ImageError::file("sync", folder)(e.into()))
+/// Removes a folder whatever its modes are: an image may hold folders that their owner may not write to.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), ImageError> {
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    open_up(path)?;
+    fs::remove_dir_all(path).map_err(ImageError::file("remove", path))
 }
 
-fn sync(folder: &Path) -> Result<(), ImageError> {
+fn open_up(folder: &Path) -> Result<(), ImageError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let rights = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&folder, rights).map_err(ImageError::file("make writable", &folder))?;
+        for entry in fs::read_dir(&folder).map_err(ImageError::file("list", &folder))? {
+            let entry = entry.map_err(ImageError::file("list", &folder))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn sync(folder: &Path) -> Result<(), ImageError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(ImageError::file("sync", folder))
 }
 
@@ -144,80 +424,16 @@ fn take_lock(images: &Path, progress: &mut dyn Progress) -> Result<File, ImageEr
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < OTHER_BUILD_WAIT_MAX => {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < OTHER_BUILD_WAIT_MAX => {
                 if !told {
-                    progress.step("waiting for another process that builds an image here");
+                    progress.step("waiting for another process that works on the images here");
                     told = true;
                 }
                 std::thread::sleep(OTHER_BUILD_POLL);
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(ImageError::OtherBuild { images: images.to_owned() }),
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Err(ImageError::OtherBuild { images: images.to_owned() }),
+            Err(Errno::INTR) => {}
             Err(error) => return Err(ImageError::file("lock", &path)(error.into())),
         }
-    }
-}
-
-/// Removes what dead builds left: only the holder of the lock may.
-fn sweep(images: &Path, built: &Built) -> Result<(), ImageError> {
-    let entries = fs::read_dir(images).map_err(ImageError::file("list", images))?;
-    for entry in entries {
-        let entry = entry.map_err(ImageError::file("list", images))?;
-        let path = entry.path();
-        // A folder with the image's own name and no manifest that fits is none of ours, or damaged.
-        if entry.file_name().to_string_lossy().starts_with(".building-") || path == built.folder {
-            fs::remove_dir_all(&path).map_err(ImageError::file("remove", &path))?;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Quiet;
-    impl Progress for Quiet {
-        fn step(&mut self, _: &str) {}
-        fn count(&mut self, _: usize, _: usize, _: &str) {}
-    }
-
-    fn python() -> Python {
-        Python::find(None).unwrap()
-    }
-
-    #[test]
-    fn a_folder_without_a_manifest_is_no_image_and_is_swept() {
-        let state = tempfile::tempdir().unwrap();
-        let built = Built { id: id_of(&python()), folder: state.path().join(id_of(&python())) };
-        for name in [built.id.as_str(), ".building-1", "another"] {
-            fs::create_dir_all(state.path().join(name).join("venv")).unwrap();
-        }
-        assert!(!is_whole(&built));
-        sweep(state.path(), &built).unwrap();
-        let left: Vec<_> = fs::read_dir(state.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left, ["another"]);
-    }
-
-    #[test]
-    fn a_manifest_makes_it_whole_and_another_python_another_image() {
-        let state = tempfile::tempdir().unwrap();
-        let mut python = python();
-        let built = Built { id: id_of(&python), folder: state.path().to_owned() };
-        write_manifest(state.path(), &built, &python, &[]).unwrap();
-        assert!(is_whole(&built));
-        python.version.micro += 1;
-        let other = Built { id: id_of(&python), folder: state.path().to_owned() };
-        assert!(!is_whole(&other));
-    }
-
-    #[test]
-    fn the_lock_is_held_by_one() {
-        let images = tempfile::tempdir().unwrap();
-        let held = take_lock(images.path(), &mut Quiet).unwrap();
-        let second = File::open(images.path().join(".lock")).unwrap();
-        assert!(flock(&second, FlockOperation::NonBlockingLockExclusive).is_err());
-        drop(held);
-        flock(&second, FlockOperation::NonBlockingLockExclusive).unwrap();
     }
 }

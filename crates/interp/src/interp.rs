@@ -60,12 +60,6 @@ impl Interp {
         Ok(Interp { shared, pool, names, pool_size: config.pool_size })
     }
 
-    /// The index of an image by its name.
-    #[must_use]
-    pub fn image(&self, name: &str) -> Option<u32> {
-        self.names.iter().position(|known| known == name).and_then(|index| u32::try_from(index).ok())
-    }
-
     /// The name of an image by its index.
     #[must_use]
     pub fn image_name(&self, image: u32) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! What is set for all sessions, and what is told of one of them or of all.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use ringfence_op::{CallLimits, CellLimits, SessionId, Tenant, Tier};
@@ -25,6 +26,8 @@ pub struct SessionConfig {
     pub tier: Tier,
     /// How workspaces share the server; it counts for leases that name one.
     pub sharing: Sharing,
+    /// What a lease may call an image, and the number of the one that it gets.
+    pub images: HashMap<String, u32>,
 }
 
 /// How many sessions the workspaces of a shared server may have.
@@ -48,6 +51,7 @@ impl Default for SessionConfig {
             cell: CellLimits::default(),
             tier: Tier::Cell,
             sharing: Sharing { sessions_each_max: None, reserve: None },
+            images: HashMap::new(),
         }
     }
 }

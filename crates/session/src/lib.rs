@@ -20,6 +20,7 @@ mod detached;
 mod fair;
 mod files;
 mod guards;
+mod images;
 mod lifetime;
 mod limits;
 mod queue;

@@ -12,3 +12,5 @@ pub(crate) const RETRY_AFTER_SECONDS_DRAINING: u32 = 10;
 pub(crate) const TEARDOWN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The shortest idle timeout and lifetime that a hint can ask for.
 pub(crate) const LIFE_MIN: Duration = Duration::from_secs(1);
+/// Names of images that the log is told of, each once: callers choose them.
+pub(crate) const IMAGES_TOLD_MAX: usize = 64;

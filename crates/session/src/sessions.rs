@@ -16,6 +16,7 @@ use crate::detached::Detached;
 use crate::fair::Room;
 use crate::files::Files;
 use crate::guards::{Counted, Lent, Reserved};
+use crate::images::{self, Images};
 use crate::lifetime::{Expiry, clamp};
 use crate::limits::TEARDOWN_WAIT_MAX;
 use crate::refusal::{crowded, draining, no_cell};
@@ -31,6 +32,7 @@ pub struct Sessions {
 pub(crate) struct Inner {
     pub(crate) interp: Interp,
     pub(crate) config: SessionConfig,
+    pub(crate) images: Images,
     pub(crate) clock: Clock,
     pub(crate) table: Mutex<Table>,
     /// Calls that run or wait.
@@ -58,10 +60,12 @@ pub(crate) struct Table {
 impl Sessions {
     /// Starts with no session; needs a tokio runtime.
     #[must_use]
-    pub fn start(interp: Interp, config: SessionConfig) -> Self {
+    pub fn start(interp: Interp, mut config: SessionConfig) -> Self {
+        let images = Images::new(std::mem::take(&mut config.images));
         let inner = Arc::new(Inner {
             interp,
             config,
+            images,
             clock: Clock::start(),
             table: Mutex::default(),
             calls: AtomicUsize::new(0),
@@ -80,8 +84,7 @@ impl Sessions {
     pub async fn create(&self, lease: Lease) -> Result<Handle, Fault> {
         let inner = &self.inner;
         let place = Reserved::new(inner, lease.tenant.as_ref())?;
-        let image = lease.image.as_deref().and_then(|name| inner.interp.image(name)).unwrap_or(0);
-        let cell = inner.interp.lease(image).await.map_err(no_cell)?;
+        let (image, cell) = inner.lease_cell(lease.image.as_deref()).await?;
         let terms = Terms {
             id: SessionId::random().map_err(|error| Fault::house(error.to_string()))?,
             image: inner.interp.image_name(image).unwrap_or_default().to_owned(),
@@ -269,6 +272,22 @@ impl Inner {
             return Err(Fault::unknown_session());
         }
         Ok(session)
+    }
+
+    /// A cell of the image that is asked for, or of the default where that cannot be had.
+    async fn lease_cell(&self, hint: Option<&str>) -> Result<(u32, Cell), Fault> {
+        let image = self.images.choose(hint);
+        match self.interp.lease(image).await {
+            Ok(cell) => Ok((image, cell)),
+            Err(error) if image == images::DEFAULT => Err(no_cell(error)),
+            Err(error) => {
+                let name = self.interp.image_name(image).unwrap_or_default();
+                if self.images.is_news(&format!("no cell of {name}")) {
+                    tracing::warn!(image = name, %error, "no cell of this image can be had: its sessions get the default one");
+                }
+                Ok((images::DEFAULT, self.interp.lease(images::DEFAULT).await.map_err(no_cell)?))
+            }
+        }
     }
 
     fn describe(&self, session: &Session) -> Handle {

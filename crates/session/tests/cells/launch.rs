@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringfence_image::{ImageKind, Progress, Wanted};
+use ringfence_image::{Progress, Store};
 use ringfence_interp::{WORKER_SOURCE, ZYGOTE_SOURCE};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{CellLimits, RootSpec};
@@ -12,7 +12,7 @@ struct Quiet;
 
 impl Progress for Quiet {
     fn step(&mut self, _: &str) {}
-    fn count(&mut self, _: usize, _: usize, _: &str) {}
+    fn count(&mut self, _: usize, _: usize, _: &str, _: &str) {}
 }
 
 /// The body of this program when it is started as the keeper.
@@ -23,13 +23,12 @@ pub(crate) fn keeper() -> ExitCode {
 
 /// Starts a keeper and goes into its fleet; the process must still have one thread.
 pub(crate) fn launch(state_dir: PathBuf, limits: CellLimits) -> (Launched, RootSpec) {
-    let wanted =
-        Wanted { kind: ImageKind::Bare, state_dir: state_dir.clone(), python: None, cpu_millis: limits.cpu_millis };
-    let image = ringfence_image::prepare(&wanted, &mut Quiet).expect("the bare image");
-    let images = vec![image.root.clone()];
+    let held = ringfence_image::prepare(&Store::at(&state_dir), "bare", None, &mut Quiet).expect("the bare image");
+    let root = ringfence_image::root_of(&held.entry, limits.cpu_millis).expect("its root");
+    let images = vec![root.clone()];
     let mut config = KeeperConfig::new(images, ZYGOTE_SOURCE.to_owned(), WORKER_SOURCE.to_owned(), state_dir);
     config.limits = limits;
     let launched = ringfence_jail::launch(&config).expect("a keeper");
     ringfence_jail::enter_fleet(&launched).expect("the fleet's namespace");
-    (launched, image.root)
+    (launched, root)
 }

@@ -1,19 +1,22 @@
-//! Building the scientific image: virtual environment, wheels, bytecode, font list, start-up scripts.
+//! Building a virtual environment of the machine's Python: wheels, bytecode, font list, start-up scripts.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
+use crate::digest::digest_of_file;
 use crate::limits::{DOWNLOADS_AT_ONCE, PIP_RETRIES, SCRIPT_BYTES_MAX};
-use crate::lock::{Requirement, hexadecimal};
+use crate::lock::Requirement;
 use crate::pip::{Module, Running};
 use crate::python::Python;
 use crate::root::VENV;
+use crate::tree::link_tree;
 use crate::{ImageError, Progress};
+
+/// The folder of what matplotlib found, in an image's folder.
+pub(crate) const FONT_LISTS: &str = "matplotlib";
 
 /// What to build, and where.
 pub(crate) struct Plan<'a> {
@@ -25,19 +28,31 @@ pub(crate) struct Plan<'a> {
     pub(crate) wheels: &'a Path,
     /// The packages.
     pub(crate) wanted: &'a [Requirement],
+    /// The folder of an image whose virtual environment this one begins as.
+    pub(crate) on: Option<&'a Path>,
 }
 
 /// Builds it. A failure leaves the wheels, and `folder` half made.
 pub(crate) fn build(plan: &Plan<'_>, progress: &mut dyn Progress) -> Result<(), ImageError> {
     progress.step("making a virtual environment");
-    make_venv(plan)?;
+    fs::create_dir_all(plan.scratch()).map_err(ImageError::file("create", &plan.scratch()))?;
+    match plan.on {
+        Some(base) => {
+            for part in ["venv", FONT_LISTS].iter().filter(|part| base.join(part).is_dir()) {
+                link_tree(&base.join(part), &plan.folder.join(part))?;
+            }
+        }
+        None => make_venv(plan)?,
+    }
     fetch(plan, progress)?;
     progress.step("installing the packages");
     install(plan)?;
     progress.step("compiling the packages");
     compile(plan)?;
-    progress.step("listing the fonts");
-    list_fonts(plan)?;
+    if has_matplotlib(plan)? && !plan.folder.join(FONT_LISTS).exists() {
+        progress.step("listing the fonts");
+        list_fonts(plan)?;
+    }
     fs::remove_dir_all(plan.scratch()).map_err(ImageError::file("remove", &plan.scratch()))?;
     move_scripts(plan)
 }
@@ -79,7 +94,6 @@ impl<T: AsRef<OsStr>> AsOsStr for T {
 }
 
 fn make_venv(plan: &Plan<'_>) -> Result<(), ImageError> {
-    fs::create_dir_all(plan.scratch()).map_err(ImageError::file("create", &plan.scratch()))?;
     let python = &plan.python.executable;
     for module in ["venv", "ensurepip"] {
         let found = plan.module(python, "looking for venv", "probe.log", &[&module, &"--help"]).run();
@@ -100,7 +114,7 @@ fn fetch(plan: &Plan<'_>, progress: &mut dyn Progress) -> Result<(), ImageError>
     let is_here = |r: &&Requirement| r.digests.iter().any(|digest| have.contains(digest));
     let (here, missing): (Vec<_>, Vec<_>) = plan.wanted.iter().partition(is_here);
     let mut done = here.len();
-    progress.count(done, total, "fetching");
+    progress.count(done, total, "packages", "fetching");
     let mut running: VecDeque<(&Requirement, Running)> = VecDeque::new();
     let mut waiting = missing.into_iter();
     loop {
@@ -118,8 +132,45 @@ fn fetch(plan: &Plan<'_>, progress: &mut dyn Progress) -> Result<(), ImageError>
             });
         }
         done += 1;
-        progress.count(done, total, &requirement.pin);
+        progress.count(done, total, "packages", &requirement.pin);
     }
+}
+
+/// Fetches and unpacks the packages for another Python than the one that does so. `fit` are pip's options that say which.
+pub(crate) fn install_apart(
+    plan: &Plan<'_>,
+    fit: &[String],
+    target: &Path,
+    progress: &mut dyn Progress,
+) -> Result<(), ImageError> {
+    fs::create_dir_all(plan.scratch()).map_err(ImageError::file("create", &plan.scratch()))?;
+    let list = write_list(plan)?;
+    let python = &plan.python.executable;
+    let retries = PIP_RETRIES.to_string();
+    progress.step("fetching the packages");
+    #[rustfmt::skip]
+    let mut arguments: Vec<&dyn AsOsStr> = vec![
+        &"pip", &"download", &"--no-input", &"--disable-pip-version-check", &"--progress-bar", &"off",
+        &"--retries", &retries, &"--no-deps", &"--require-hashes", &"--dest", &plan.wheels, &"--requirement", &list,
+    ];
+    arguments.extend(fit.iter().map(|option| option as &dyn AsOsStr));
+    plan.module(python, "fetching the packages", "fetch.log", &arguments).run()?;
+    progress.step("installing the packages");
+    #[rustfmt::skip]
+    let mut arguments: Vec<&dyn AsOsStr> = vec![
+        &"pip", &"--isolated", &"install", &"--disable-pip-version-check", &"--no-index", &"--no-deps", &"--no-compile",
+        &"--require-hashes", &"--find-links", &plan.wheels, &"--requirement", &list, &"--target", &target,
+    ];
+    arguments.extend(fit.iter().map(|option| option as &dyn AsOsStr));
+    plan.module(python, "installing the packages", "install.log", &arguments).run()?;
+    fs::remove_dir_all(plan.scratch()).map_err(ImageError::file("remove", &plan.scratch()))
+}
+
+fn write_list(plan: &Plan<'_>) -> Result<PathBuf, ImageError> {
+    let list = plan.scratch().join("all.txt");
+    let text: String = plan.wanted.iter().map(Requirement::as_pip_text).collect();
+    fs::write(&list, text).map_err(ImageError::file("write", &list))?;
+    Ok(list)
 }
 
 fn start_fetch(plan: &Plan<'_>, requirement: &Requirement) -> Result<Running, ImageError> {
@@ -141,29 +192,32 @@ fn digests_in(folder: &Path) -> Result<HashSet<String>, ImageError> {
     let mut digests = HashSet::new();
     for entry in fs::read_dir(folder).map_err(ImageError::file("list", folder))? {
         let path = entry.map_err(ImageError::file("list", folder))?.path();
-        let mut file = File::open(&path).map_err(ImageError::file("open", &path))?;
-        let mut hasher = Sha256::new();
-        std::io::copy(&mut file, &mut hasher).map_err(ImageError::file("read", &path))?;
-        digests.insert(hexadecimal(&hasher.finalize()));
+        digests.insert(digest_of_file(&path)?);
     }
     Ok(digests)
 }
 
 /// Installs from the wheels alone. `--isolated`: what the caller's pip settings say about targets is no matter of ours.
 fn install(plan: &Plan<'_>) -> Result<(), ImageError> {
-    let list = plan.scratch().join("all.txt");
-    let text: String = plan.wanted.iter().map(Requirement::as_pip_text).collect();
-    fs::write(&list, text).map_err(ImageError::file("write", &list))?;
+    let list = write_list(plan)?;
     let python = plan.venv_python();
     #[rustfmt::skip]
     let arguments: [&dyn AsOsStr; 12] = [
         &"pip", &"--isolated", &"install", &"--disable-pip-version-check", &"--no-index", &"--no-deps", &"--no-compile",
         &"--require-hashes", &"--find-links", &plan.wheels, &"--requirement", &list,
     ];
-    plan.module(&python, "installing the packages", "install.log", &arguments).run()?;
-    // There is no network in a cell, so no use for pip.
-    let arguments: [&dyn AsOsStr; 6] = [&"pip", &"--isolated", &"uninstall", &"--yes", &"pip", &"setuptools"];
-    plan.module(&python, "removing pip", "uninstall.log", &arguments).run()
+    plan.module(&python, "installing the packages", "install.log", &arguments).run()
+}
+
+fn has_matplotlib(plan: &Plan<'_>) -> Result<bool, ImageError> {
+    let lib = plan.venv().join("lib");
+    for entry in fs::read_dir(&lib).map_err(ImageError::file("list", &lib))? {
+        let folder = entry.map_err(ImageError::file("list", &lib))?.path();
+        if folder.join("site-packages/matplotlib").is_dir() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Compiles to bytecode that knows the files by their names in the cell and is never checked against them: the image
@@ -181,7 +235,7 @@ fn compile(plan: &Plan<'_>) -> Result<(), ImageError> {
 
 /// Has matplotlib find the fonts once, so that no session has to. The home is empty: a cell sees no home's fonts.
 fn list_fonts(plan: &Plan<'_>) -> Result<(), ImageError> {
-    let cache = plan.folder.join("matplotlib");
+    let cache = plan.folder.join(FONT_LISTS);
     fs::create_dir_all(&cache).map_err(ImageError::file("create", &cache))?;
     let python = plan.venv_python();
     let mut module = plan.module(&python, "listing the fonts", "fonts.log", &[&"matplotlib.pyplot"]);
@@ -201,12 +255,20 @@ fn move_scripts(plan: &Plan<'_>) -> Result<(), ImageError> {
         }
         let Ok(text) = fs::read_to_string(&path) else { continue };
         if text.contains(&here) {
-            fs::write(&path, text.replace(&here, VENV)).map_err(ImageError::file("write", &path))?;
+            replace(&path, &text.replace(&here, VENV), metadata.permissions())?;
         }
     }
     let config = plan.venv().join("pyvenv.cfg");
     let text = fs::read_to_string(&config).map_err(ImageError::file("read", &config))?;
-    fs::write(&config, text.replace(&here, VENV)).map_err(ImageError::file("write", &config))?;
+    replace(&config, &text.replace(&here, VENV), fs::Permissions::from_mode(0o644))?;
     fs::set_permissions(plan.folder, fs::Permissions::from_mode(0o755))
         .map_err(ImageError::file("make readable", plan.folder))
+}
+
+/// Puts a new file in a file's place: the old one may be another image's as well.
+fn replace(path: &Path, text: &str, rights: fs::Permissions) -> Result<(), ImageError> {
+    let new = path.with_extension("ringfence-new");
+    fs::write(&new, text).map_err(ImageError::file("write", &new))?;
+    fs::set_permissions(&new, rights).map_err(ImageError::file("make readable", &new))?;
+    fs::rename(&new, path).map_err(ImageError::file("put in place", path))
 }
