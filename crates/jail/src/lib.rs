@@ -16,6 +16,7 @@ mod cgroup;
 mod config;
 mod error;
 mod failure;
+mod flat;
 mod fleet;
 mod init;
 mod keeper;
