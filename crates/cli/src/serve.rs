@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     // As whoever started us.
     let tier = choose_tier(&config)?;
-    let images = served::gather(&config)?;
+    let images = served::gather(&config, tier)?;
     let listener = bind(&config)?;
 
     // Into the fleet, with one thread.

@@ -47,4 +47,5 @@ mod warden;
 mod zygote;
 
 pub(crate) use daemon::enter;
+pub use view::needs_mounts;
 pub(crate) use warden::watch;

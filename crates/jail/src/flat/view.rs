@@ -12,6 +12,19 @@ use crate::step::StepName;
 /// Folders of a session, which the guard puts in their place.
 const OF_SESSIONS: [&str; 2] = ["/workspace", "/tmp"];
 
+/// Whether the image cannot be seen without mounts: it has no interpreter of its own to hold its sessions, or puts
+/// something of its own in the place of the machine's.
+#[must_use]
+pub fn needs_mounts(spec: &RootSpec) -> bool {
+    let hides = |source: &Path, target: &Path| {
+        let top = target.components().count() <= 2;
+        source != target
+            && (top || fs::symlink_metadata(target).is_ok())
+            && target.canonicalize().ok() != source.canonicalize().ok()
+    };
+    spec.python.is_none() || spec.binds.iter().any(|bind| hides(&bind.source, &bind.target))
+}
+
 /// An image as sessions without mounts see it.
 pub(super) struct View {
     /// Holds the links and files that the image adds to the machine's.
@@ -153,6 +166,10 @@ mod tests {
         let wanted = [("PATH", path.as_str()), ("HOME", "/workspace"), ("CACHE", "/tmp/.c"), ("LANG", "C.UTF-8")];
         assert_eq!(view.environment, wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(view.tmp_links, [(PathBuf::from(".c/fonts"), PathBuf::from("/var/images/venv/fonts"))]);
+        assert!(!needs_mounts(&spec));
+        let mut other = spec.clone();
+        other.binds.push(Bind { source: "/var/images/usr".into(), target: "/usr".into() });
+        assert!(needs_mounts(&other) && needs_mounts(&RootSpec { python: None, ..spec.clone() }));
         assert!(!added.join("etc").exists(), "the machine's own stay what they are");
         assert!(view.seen().contains(&added));
         assert_eq!(in_folders("/workspace:/tmp/.c:/usr:x", Path::new("/s")), "/s/workspace:/s/tmp/.c:/usr:x");
