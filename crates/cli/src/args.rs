@@ -73,6 +73,11 @@ impl ServeArguments {
         self.matches.get_flag("print-config")
     }
 
+    /// Whether the end of standard input ends the server.
+    pub(crate) fn until_stdin_ends(&self) -> bool {
+        self.matches.get_flag("until-stdin-ends")
+    }
+
     /// The value of every setting, from wherever it comes.
     ///
     /// # Errors
@@ -132,7 +137,9 @@ fn serve() -> Command {
     }
     // The opposite of the one switch that is on by default, under the name that people look for.
     let no_cgroups = Arg::new("no-cgroups").long("no-cgroups").action(ArgAction::SetTrue).conflicts_with("cgroups");
-    command.arg(no_cgroups.help("The same as --cgroups=false"))
+    // For a program that starts a server for itself: the server ends when whoever holds its standard input does.
+    let until = Arg::new("until-stdin-ends").long("until-stdin-ends").action(ArgAction::SetTrue).hide(true);
+    command.arg(no_cgroups.help("The same as --cgroups=false")).arg(until)
 }
 
 fn keeper() -> Command {

@@ -26,5 +26,9 @@ pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
 pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);
 /// How long work that blocks (a file that is being read) may go on after everything else has ended.
 pub(crate) const RUNTIME_END_MAX: Duration = Duration::from_secs(2);
+/// How long a server that was started for one command may take to end; then it is killed.
+pub(crate) const EMBEDDED_END_MAX: Duration = Duration::from_secs(30);
+/// The longest line that such a server says before it is ready, bytes.
+pub(crate) const READY_LINE_BYTES_MAX: u64 = 64 << 10;
 /// The largest program that `run` and `exec` send, bytes: as much as the door takes in one request.
 pub(crate) const PROGRAM_BYTES_MAX: u64 = 4 << 20;

@@ -17,6 +17,7 @@ mod client_commands;
 mod config;
 mod control;
 mod doctor;
+mod embedded;
 mod failure;
 mod gate;
 mod limits;

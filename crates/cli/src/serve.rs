@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
@@ -18,6 +19,7 @@ use ringfence_server::{Access, BearerToken, DoorLimits, Drained, Listener, Serve
 use ringfence_session::{SessionConfig, Sessions};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::args::{ServeArguments, unknown_variables};
 use crate::config::{Config, ID_COUNT};
@@ -41,12 +43,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     // As whoever started us.
     let tier = choose_tier(&config)?;
-    let images = served::gather(&config, tier)?;
+    let images = served::gather(&config)?;
     let listener = bind(&config)?;
 
     // Into the fleet, with one thread.
     let launched =
-        ringfence_jail::launch(&keeper_config(&config, tier, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
+        ringfence_jail::launch(&keeper_config(&config, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("serve").build();
@@ -54,7 +56,15 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let facts = ready_lines(&config, tier, &images, &launched, &listener)?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
-    let ended = runtime.block_on(serve(&config, tier, &images, Keeper { socket, limiter }, listener, &facts));
+    let ended = runtime.block_on(serve(
+        &config,
+        tier,
+        &images,
+        Keeper { socket, limiter },
+        listener,
+        &facts,
+        arguments.until_stdin_ends(),
+    ));
     // The keeper's socket goes with the runtime's tasks; the keeper takes what is left of the cells along.
     runtime.shutdown_timeout(RUNTIME_END_MAX);
     wait_for_keeper(keeper);
@@ -75,8 +85,9 @@ async fn serve(
     keeper: Keeper,
     listener: TcpListener,
     facts: &str,
+    until_stdin_ends: bool,
 ) -> Result<(), Failure> {
-    let mut told = Told::listen()?;
+    let mut told = Told::listen(until_stdin_ends)?;
     let interp_config = InterpConfig { pool_size: config.pool_size, calls: config.call.clone() };
     let interp = Interp::start(keeper.socket, keeper.limiter, &images.roots, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
@@ -126,18 +137,30 @@ fn conclude(ended: Result<Drained, ServerError>) -> Result<(), Failure> {
 struct Told {
     terminate: Signal,
     interrupt: Signal,
+    /// Whoever started the server for itself is gone.
+    left: Arc<Notify>,
 }
 
 impl Told {
-    fn listen() -> Result<Self, Failure> {
+    fn listen(until_stdin_ends: bool) -> Result<Self, Failure> {
         let on = |kind| signal(kind).context("cannot listen to signals").map_err(Failure::of(Kind::Serving));
-        Ok(Told { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
+        let left = Arc::new(Notify::new());
+        if until_stdin_ends {
+            let left = Arc::clone(&left);
+            tokio::spawn(async move {
+                // An error is an end as well.
+                let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+                left.notify_one();
+            });
+        }
+        Ok(Told { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, left })
     }
 
     async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = self.left.notified() => {}
         }
     }
 }
@@ -167,7 +190,7 @@ fn bind(config: &Config) -> Result<TcpListener, Failure> {
     })
 }
 
-fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfig {
+fn keeper_config(config: &Config, roots: &[RootSpec]) -> KeeperConfig {
     KeeperConfig {
         limits: config.cell.clone(),
         images: roots.to_vec(),
@@ -177,8 +200,6 @@ fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfi
         id_count: ID_COUNT,
         cgroups: config.cgroups,
         state_dir: config.state_dir.clone(),
-        tier,
-        guard_source: ringfence_interp::GUARD_SOURCE.to_owned(),
     }
 }
 
@@ -222,9 +243,6 @@ fn ready_lines(
             "rlimits of each process; no cgroup can be written, so CPU is not limited and memory only per process"
         }
     };
-    if tier == Tier::None {
-        tracing::warn!("nothing holds what sessions run: it can do whatever this server's user can");
-    }
     let ids = match launched.id_per_cell {
         true => "one host id for each session",
         false => "one host id for all sessions",

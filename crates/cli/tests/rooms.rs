@@ -98,6 +98,7 @@ fn every_bound_stands_in_the_documents() {
         "image",
         "interp",
         "jail",
+        "mcp",
         "secret",
         "server",
         "session",

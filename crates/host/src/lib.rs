@@ -12,7 +12,6 @@
 mod attempt;
 mod cell;
 mod cgroups;
-mod confined;
 mod container;
 mod facts;
 mod files;

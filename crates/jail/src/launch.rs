@@ -10,7 +10,6 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use ringfence_frame::keeper::{FromKeeper, Limiter};
-use ringfence_op::Tier;
 use ringfence_sys::process::{Strings, wait_for};
 use ringfence_sys::spawn::{Spawn, spawn};
 use ringfence_sys::{packet, signal};
@@ -28,10 +27,8 @@ use crate::plan::c_string;
 pub struct Launched {
     /// The daemon's end of the link: SEQPACKET, non-blocking. Closing it ends the keeper and every cell.
     pub socket: OwnedFd,
-    /// The fleet's user namespace, for [`crate::enter_fleet`]; without namespaces, the folder of all sessions.
+    /// The fleet's user namespace, for [`crate::enter_fleet`].
     pub fleet: OwnedFd,
-    /// How sessions are held.
-    pub tier: Tier,
     /// The daemon's user and group id inside the fleet.
     pub daemon_id: u32,
     /// How memory, processes and CPU are limited.
@@ -63,7 +60,7 @@ pub fn launch_program(config: &KeeperConfig, program: &Path) -> Result<Launched,
     let null: OwnedFd = File::open("/dev/null").map_err(start)?.into();
     let path = c_string(program).map_err(|error| start(error.into()))?;
     let pid = start_keeper(&path, &null, theirs, stage).map_err(start)?;
-    let result = wait_ready(ours, pid, config.tier);
+    let result = wait_ready(ours, pid);
     if result.is_err() {
         // It ends by itself when the socket closes; this is for one that hangs.
         let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
@@ -81,13 +78,13 @@ fn start_keeper(path: &CStr, null: &OwnedFd, socket: OwnedFd, stage: OwnedFd) ->
     spawn(&Spawn { path, arguments: &arguments, environment: &environment, fds: &fds, directory: None })
 }
 
-fn wait_ready(socket: OwnedFd, pid: u32, tier: Tier) -> Result<Launched, JailError> {
+fn wait_ready(socket: OwnedFd, pid: u32) -> Result<Launched, JailError> {
     let deadline = Instant::now() + READY_WAIT_MAX;
     loop {
         match recv(socket.as_fd()) {
             Ok(Some((FromKeeper::Ready { daemon_id, limiter, id_per_cell }, fds))) => {
                 let fleet = fds.into_iter().next().ok_or(JailError::Link(io::ErrorKind::InvalidData.into()))?;
-                return Ok(Launched { socket, fleet, tier, daemon_id, limiter, id_per_cell, pid });
+                return Ok(Launched { socket, fleet, daemon_id, limiter, id_per_cell, pid });
             }
             Ok(Some((FromKeeper::SetupFailed { step, errno }, fds))) => return Err(setup_error(step, errno, fds)),
             Ok(Some(_)) => return Err(JailError::Link(io::ErrorKind::InvalidData.into())),

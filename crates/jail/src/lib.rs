@@ -16,7 +16,6 @@ mod cgroup;
 mod config;
 mod error;
 mod failure;
-mod flat;
 mod fleet;
 mod init;
 mod keeper;
@@ -32,7 +31,6 @@ mod warden;
 
 pub use config::KeeperConfig;
 pub use error::JailError;
-pub use flat::needs_mounts;
 pub use fleet::enter_fleet;
 pub use launch::{Launched, launch, launch_program};
 pub use link::{recv, recv_init, send, send_init};

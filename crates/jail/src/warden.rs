@@ -9,7 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ringfence_op::Tier;
 use ringfence_sys::limit::{self, ResourceLimit};
 use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
@@ -21,7 +20,6 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use crate::cgroup::{self, Layout};
 use crate::config::{Inside, KeeperConfig, Stage, memfd, read_stage, write_stage};
 use crate::failure::{At, SetupFailure};
-use crate::flat;
 use crate::keeper;
 use crate::limits::KEEPER_FDS_MAX;
 use crate::step::StepName;
@@ -32,10 +30,6 @@ use crate::template;
 #[must_use]
 pub fn keeper_main(socket: OwnedFd, config: OwnedFd) -> ExitCode {
     let outcome = match read_stage(config).at(StepName::ReadConfig, String::new) {
-        Ok(Stage::Warden(config)) if matches!(config.tier, Tier::Confined | Tier::None) => {
-            raise_descriptors();
-            flat::watch(socket, config)
-        }
         Ok(Stage::Warden(config)) => {
             watch(&socket, config).inspect_err(|failure| failure.send(socket.as_fd())).map(|watched| {
                 // Now only the keeper holds this end: should it die, the daemon sees the end of the link at once.

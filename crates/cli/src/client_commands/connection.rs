@@ -14,6 +14,9 @@ const TOKEN_FILE_VARIABLE: &str = "RINGFENCE_TOKEN_FILE";
 /// The variables that these commands read.
 pub(crate) const VARIABLES: &[&str] = &[URL_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE];
 
+/// Those that hold a secret themselves.
+pub(crate) const SECRET_VARIABLES: &[&str] = &[TOKEN_VARIABLE];
+
 /// The backend of a command.
 pub(crate) struct Connection {
     pub(crate) base_url: String,
@@ -24,6 +27,7 @@ pub(crate) struct Connection {
 pub(crate) fn connection_args() -> [Arg; 2] {
     let url = Arg::new("base-url")
         .long("base-url")
+        .visible_alias("url")
         .value_name("URL")
         .env(URL_VARIABLE)
         .default_value("http://127.0.0.1:8080");

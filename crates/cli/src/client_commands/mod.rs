@@ -7,6 +7,7 @@ mod connection;
 mod exec;
 mod fetch;
 mod files;
+mod mcp;
 mod outcome;
 mod run;
 mod session;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-pub(crate) use connection::{Connection, VARIABLES, connection_args};
+pub(crate) use connection::{Connection, SECRET_VARIABLES, VARIABLES, connection_args};
 
 /// What a command does.
 pub(crate) type Run = fn(&ArgMatches) -> ExitCode;
@@ -31,6 +32,7 @@ const COMMANDS: &[(Line, Run)] = &[
     (exec::command, exec::run),
     (session::command, session::run),
     (files::command, files::run),
+    (mcp::command, mcp::run),
     (crate::doctor::command, crate::doctor::run),
     (crate::check::command, crate::check::run),
     (crate::bench::command, crate::bench::run),
