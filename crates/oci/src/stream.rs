@@ -7,7 +7,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use sha2::{Digest as _, Sha256};
 
-use crate::limits::{COPY_BYTES, RATIO_FREE_BYTES, ZSTD_WINDOW_BYTES_MAX};
+use crate::limits::{COPY_BYTES, ZSTD_WINDOW_BYTES_MAX};
 use crate::{Digest, OciError, Progress};
 
 /// How a stream is compressed.
@@ -111,8 +111,9 @@ pub(crate) struct Bounds {
     pub(crate) bytes_max: u64,
     /// Bytes of the compressed stream, for the ratio.
     pub(crate) packed: u64,
-    /// How many times more than that it may be, above what is free.
+    /// How many times more than that it may be, above what is free, bytes.
     pub(crate) ratio_max: u64,
+    pub(crate) ratio_free: u64,
 }
 
 /// A stream without its compression, counted, bounded and hashed.
@@ -164,12 +165,12 @@ impl Read for Counted<'_> {
         let count = self.from.read(buffer)?;
         self.hasher.update(buffer.get(..count).unwrap_or_default());
         self.bytes += count as u64;
-        let Bounds { bytes_max, packed, ratio_max } = self.bounds;
+        let Bounds { bytes_max, packed, ratio_max, ratio_free } = self.bounds;
         if self.bytes > bytes_max {
             let what = format!("{} without its compression", self.what);
             return Err(self.refuse(OciError::TooLarge { what, max: format!("{bytes_max} bytes") }));
         }
-        if self.bytes > RATIO_FREE_BYTES && self.bytes / ratio_max.max(1) > packed {
+        if self.bytes > ratio_free && self.bytes / ratio_max.max(1) > packed {
             let what = format!("the ratio of compression of {}", self.what);
             return Err(self.refuse(OciError::TooLarge { what, max: format!("{ratio_max} to 1") }));
         }
@@ -235,10 +236,21 @@ mod tests {
     #[test]
     fn bounds_end_the_reading_with_their_own_words() {
         let packed = gzip(&vec![0; 1 << 20]);
-        let bounds = Bounds { bytes_max: 1 << 19, packed: packed.len() as u64, ratio_max: 10 };
-        let mut quiet = ();
-        let (_, counted) = Counted::new(packed.as_slice(), "it", bounds, &mut quiet).unwrap();
-        assert!(matches!(counted.finish(), Err(OciError::TooLarge { max, .. }) if max == "524288 bytes"));
+        let all = Bounds { bytes_max: 1 << 20, packed: packed.len() as u64, ratio_max: 2000, ratio_free: 0 };
+        for (bounds, words) in [
+            (Bounds { bytes_max: 1 << 19, ..all }, Some("524288 bytes")),
+            (Bounds { ratio_max: 100, ..all }, Some("100 to 1")),
+            (Bounds { ratio_max: 100, ratio_free: 1 << 20, ..all }, None),
+            (all, None),
+        ] {
+            let mut quiet = ();
+            let (_, counted) = Counted::new(packed.as_slice(), "it", bounds, &mut quiet).unwrap();
+            match (counted.finish(), words) {
+                (Err(OciError::TooLarge { max, .. }), Some(words)) => assert_eq!(max, words),
+                (Ok((bytes, _)), None) => assert_eq!(bytes, 1 << 20),
+                (other, words) => panic!("{other:?} instead of {words:?}"),
+            }
+        }
     }
 
     proptest! {

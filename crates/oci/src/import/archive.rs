@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::ImportOptions;
 use crate::error::shown;
-use crate::limits::{ARCHIVE_FILES_MAX, LINKS_FOLLOWED_MAX};
+use crate::limits::{ARCHIVE_FILES_MAX, LINKS_FOLLOWED_MAX, RATIO_FREE_BYTES};
 use crate::stream::{Bounds, Compression, Counted};
 use crate::tape::{Entry, Kind, Tape};
 use crate::{Blobs, Digest, OciError, Progress};
@@ -50,7 +50,8 @@ pub(super) fn stage(
     let what = format!("the archive {}", path.display());
     // A pipe does not know its length, and its ratio is not looked at.
     let packed = if packed == 0 { u64::MAX } else { packed };
-    let bounds = Bounds { bytes_max: options.bytes_max, packed, ratio_max: options.ratio_max };
+    let bounds =
+        Bounds { bytes_max: options.bytes_max, packed, ratio_max: options.ratio_max, ratio_free: RATIO_FREE_BYTES };
     progress.step(&what, None);
     let (_, counted) = Counted::new(file, what.as_str(), bounds, progress)?;
     let mut tape = Tape::new(counted, what);

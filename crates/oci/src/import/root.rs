@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{ImportOptions, Kept};
 use crate::document::{Descriptor, Document, Manifest, parse, plain_config};
+use crate::limits::RATIO_FREE_BYTES;
 use crate::resolve::{self, Source, Wish};
 use crate::stream::{Bounds, Counted};
 use crate::tape::Tape;
@@ -29,7 +30,12 @@ pub fn import_root(
     progress.step(&what, (length > 0).then_some(length));
     let layer = staging.blobs.put(&mut file, &what, None, options.bytes_max, progress)?;
 
-    let bounds = Bounds { bytes_max: options.unpacked_bytes_max, packed: layer.bytes, ratio_max: options.ratio_max };
+    let bounds = Bounds {
+        bytes_max: options.unpacked_bytes_max,
+        packed: layer.bytes,
+        ratio_max: options.ratio_max,
+        ratio_free: RATIO_FREE_BYTES,
+    };
     progress.step("reading it", None);
     let (compression, counted) = Counted::new(staging.blobs.file(&layer.digest)?, what.as_str(), bounds, progress)?;
     let mut tape = Tape::new(counted, what.as_str());

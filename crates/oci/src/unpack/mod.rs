@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use crate::limits::{LEFT_OUT_NAMED_MAX, RATIO_MAX, UNPACKED_BYTES_MAX, UNPACKED_ENTRIES_MAX};
+use crate::limits::{LEFT_OUT_NAMED_MAX, RATIO_FREE_BYTES, RATIO_MAX, UNPACKED_BYTES_MAX, UNPACKED_ENTRIES_MAX};
 use crate::stream::{Bounds, Counted};
 use crate::tape::Tape;
 use crate::{Blobs, Found, Layer, OciError, Progress};
@@ -50,13 +50,20 @@ pub struct UnpackLimits {
     pub bytes_max: u64,
     /// Entries of all layers.
     pub entries_max: u64,
-    /// How many times larger than its blob a layer may be, once it is over a quarter of a GiB.
+    /// How many times larger than its blob a layer may be.
     pub ratio_max: u64,
+    /// What a layer may be without its ratio being looked at, bytes.
+    pub ratio_free_bytes: u64,
 }
 
 impl Default for UnpackLimits {
     fn default() -> Self {
-        UnpackLimits { bytes_max: UNPACKED_BYTES_MAX, entries_max: UNPACKED_ENTRIES_MAX, ratio_max: RATIO_MAX }
+        UnpackLimits {
+            bytes_max: UNPACKED_BYTES_MAX,
+            entries_max: UNPACKED_ENTRIES_MAX,
+            ratio_max: RATIO_MAX,
+            ratio_free_bytes: RATIO_FREE_BYTES,
+        }
     }
 }
 
@@ -133,7 +140,8 @@ pub fn unpack_layer(
     progress.step(&what, None);
     let folder = Folder::open(into)?;
     let bytes_max = limits.bytes_max.saturating_sub(unpacked.archive_bytes);
-    let bounds = Bounds { bytes_max, packed: layer.bytes, ratio_max: limits.ratio_max };
+    let UnpackLimits { ratio_max, ratio_free_bytes: ratio_free, .. } = *limits;
+    let bounds = Bounds { bytes_max, packed: layer.bytes, ratio_max, ratio_free };
     let (_, counted) = Counted::new(blobs.file(&layer.digest)?, what.as_str(), bounds, progress)?;
     let mut tape = Tape::new(counted, what.as_str());
     let mut writer = Writer::new(&folder, owners, limits, unpacked);

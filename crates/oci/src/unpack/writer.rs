@@ -223,16 +223,14 @@ impl<'a> Writer<'a> {
         if name != OPAQUE && name.starts_with(DRIVER) {
             return Ok(());
         }
+        let removed = name.strip_prefix(WHITEOUT).unwrap_or_default();
+        if matches!(removed, b"" | b"." | b"..") {
+            return Err(why("it removes nothing that has a name"));
+        }
         // Nothing to be removed where there is not even the folder.
         let Some(parent) = walk(self.root, parents, None)? else { return Ok(()) };
         self.last = None;
-        if name == OPAQUE {
-            return self.clear_below(&parent);
-        }
-        match name.strip_prefix(WHITEOUT) {
-            None | Some(b"" | b"." | b"..") => Err(why("it removes nothing that has a name")),
-            Some(removed) => self.remove_lower(&parent, removed),
-        }
+        if name == OPAQUE { self.clear_below(&parent) } else { self.remove_lower(&parent, removed) }
     }
 
     /// The folder for an entry that is no folder, with nothing of its name in it any more.
