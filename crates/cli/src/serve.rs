@@ -51,9 +51,16 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         ringfence_jail::launch(&keeper_config(&config, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("serve").build();
-    let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
+    // What looks at files of the host comes before they are out of reach; every thread inherits what holds this one.
     let facts = ready_lines(&config, tier, &images, &launched, &listener)?;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let confined = ringfence_jail::confine(&launched).map_err(Failure::of(Kind::Isolation))?;
+    if confined.landlock.is_none() {
+        tracing::warn!("this kernel has no Landlock (5.19 or later): the server can read what everybody can read");
+    }
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(threads).enable_all().thread_name("serve").build();
+    let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
     let ended = runtime.block_on(serve(

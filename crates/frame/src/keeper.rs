@@ -37,7 +37,8 @@ pub enum ToKeeper {
 /// What the keeper says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromKeeper {
-    /// First message after start. Descriptor: the fleet's user namespace, which the daemon enters.
+    /// First message after start. Descriptors: the fleet's user namespace, which the daemon enters; the folder that
+    /// holds the roots of the images.
     Ready {
         /// The daemon's own user and group id inside the fleet's namespace; equal to 0 where the fleet has one id only.
         daemon_id: u32,

@@ -29,6 +29,8 @@ pub struct Launched {
     pub socket: OwnedFd,
     /// The fleet's user namespace, for [`crate::enter_fleet`].
     pub fleet: OwnedFd,
+    /// The folder that holds the roots of the images, for [`crate::confine`].
+    pub roots: OwnedFd,
     /// The daemon's user and group id inside the fleet.
     pub daemon_id: u32,
     /// How memory, processes and CPU are limited.
@@ -83,8 +85,10 @@ fn wait_ready(socket: OwnedFd, pid: u32) -> Result<Launched, JailError> {
     loop {
         match recv(socket.as_fd()) {
             Ok(Some((FromKeeper::Ready { daemon_id, limiter, id_per_cell }, fds))) => {
-                let fleet = fds.into_iter().next().ok_or(JailError::Link(io::ErrorKind::InvalidData.into()))?;
-                return Ok(Launched { socket, fleet, daemon_id, limiter, id_per_cell, pid });
+                let Ok([fleet, roots]) = <[OwnedFd; 2]>::try_from(fds) else {
+                    return Err(JailError::Link(io::ErrorKind::InvalidData.into()));
+                };
+                return Ok(Launched { socket, fleet, roots, daemon_id, limiter, id_per_cell, pid });
             }
             Ok(Some((FromKeeper::SetupFailed { step, errno }, fds))) => return Err(setup_error(step, errno, fds)),
             Ok(Some(_)) => return Err(JailError::Link(io::ErrorKind::InvalidData.into())),

@@ -3,7 +3,8 @@
 //! May know: `sys`, `frame`, `op`, the kernel's files. Never knows: HTTP, tokio, what a worker says, what a session is.
 //!
 //! [`launch`] starts the keeper (the program's own hidden subcommand, whose body is [`keeper_main`]) and waits until
-//! it is ready; [`enter_fleet`] takes the daemon itself into the fleet's user namespace; [`send`], [`recv`],
+//! it is ready; [`enter_fleet`] takes the daemon itself into the fleet's user namespace, and [`confine`] takes
+//! the rest from it; [`send`], [`recv`],
 //! [`send_init`] and [`recv_init`] speak the links.
 //!
 //! **Invariants.** A cell's processes hold no capability in any namespace, not even in their own user namespace, and
@@ -14,6 +15,7 @@
 
 mod cgroup;
 mod config;
+mod confine;
 mod error;
 mod failure;
 mod fleet;
@@ -30,6 +32,7 @@ mod template;
 mod warden;
 
 pub use config::KeeperConfig;
+pub use confine::{Confined, confine};
 pub use error::JailError;
 pub use fleet::enter_fleet;
 pub use launch::{Launched, launch, launch_program};

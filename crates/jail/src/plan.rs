@@ -9,6 +9,7 @@ use ringfence_op::{CellLimits, RootSpec, RootSymlink};
 use ringfence_sys::limit::ResourceLimit;
 use rustix::mount::MountFlags;
 
+use crate::confine::OF_A_ZYGOTE;
 use crate::limits::{
     INOTIFY_INSTANCES_MAX, INOTIFY_WATCHES_MAX, LOCKED_BYTES_MAX, MESSAGE_QUEUE_BYTES_MAX, SIGNALS_PENDING_MAX,
 };
@@ -62,6 +63,8 @@ pub(crate) enum Step {
     ResourceLimit(ResourceLimit),
     BoundCapabilities,
     DropCapabilities,
+    /// Keeps these alone, in the bounding set too.
+    KeepCapabilities(u64),
     NoNewPrivileges,
     LoadFilter,
 }
@@ -176,7 +179,7 @@ pub(crate) fn zygote(root: &Path, spec: &RootSpec, way: Way) -> Result<Vec<Step>
     ];
     steps.extend(tmp_links(&spec.tmp_symlinks)?);
     steps.extend_from_slice(way.steps());
-    steps.push(Step::Descriptors);
+    steps.extend([Step::Descriptors, Step::KeepCapabilities(OF_A_ZYGOTE)]);
     Ok(steps)
 }
 
@@ -352,10 +355,11 @@ mod tests {
     }
 
     #[test]
-    fn a_zygote_keeps_its_powers_but_not_the_old_root() {
+    fn a_zygote_keeps_what_it_enters_cells_with_and_not_the_old_root() {
+        let end = [Step::Descriptors, Step::KeepCapabilities(OF_A_ZYGOTE)];
         let steps = zygote(Path::new("/image/0"), &spec(), Way::Pivot).unwrap();
-        assert_eq!(steps[steps.len() - 3..], [Step::Pivot, Step::LeaveOldRoot, Step::Descriptors]);
+        assert_eq!(steps[steps.len() - 4..], [&[Step::Pivot, Step::LeaveOldRoot], &end[..]].concat());
         let steps = zygote(Path::new("/image/0"), &spec(), Way::Cover).unwrap();
-        assert_eq!(steps[steps.len() - 2..], [Step::Cover, Step::Descriptors]);
+        assert_eq!(steps[steps.len() - 3..], [&[Step::Cover], &end[..]].concat());
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use ringfence_sys::seccomp::{INSTRUCTION_BYTES, INSTRUCTIONS_MAX};
 
+pub(crate) mod own;
 mod table;
 mod tree;
 
@@ -44,8 +45,12 @@ fn audit_arch() -> Option<u32> {
 
 /// The filter as the bytes of its `sock_filter` array.
 pub(crate) fn compile(surroundings: Surroundings) -> Result<Vec<u8>, FilterError> {
+    assemble(&answers(surroundings))
+}
+
+fn assemble(answers: &BTreeMap<u32, Answer>) -> Result<Vec<u8>, FilterError> {
     let arch = audit_arch().ok_or(FilterError::Processor)?;
-    let program = tree::compile(arch, &answers(surroundings), &Answer::Errno(libc::ENOSYS));
+    let program = tree::compile(arch, answers, &Answer::Errno(libc::ENOSYS));
     if program.len() > INSTRUCTIONS_MAX {
         return Err(FilterError::Long(program.len()));
     }
@@ -146,5 +151,7 @@ fn bytes_of(instruction: Instruction) -> [u8; INSTRUCTION_BYTES] {
     [c0, c1, instruction.if_true, instruction.if_false, k0, k1, k2, k3]
 }
 
+#[cfg(test)]
+mod own_tests;
 #[cfg(test)]
 mod tests;

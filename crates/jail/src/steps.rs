@@ -148,6 +148,7 @@ impl Run<'_> {
             Step::ResourceLimit(one) => limit::set(*one),
             Step::BoundCapabilities => caps::bound(0),
             Step::DropCapabilities => caps::keep(0),
+            Step::KeepCapabilities(mask) => caps::bound(*mask).and_then(|()| caps::keep(*mask)),
             Step::NoNewPrivileges => process::no_new_privileges(),
             Step::LoadFilter => self.hands.filter.map_or(Ok(()), Filter::load),
         }
@@ -222,7 +223,7 @@ fn name(step: &Step) -> StepName {
         Step::Descriptors => StepName::Descriptors,
         Step::ResourceLimit(_) => StepName::ResourceLimit,
         Step::BoundCapabilities => StepName::BoundCapabilities,
-        Step::DropCapabilities => StepName::DropCapabilities,
+        Step::DropCapabilities | Step::KeepCapabilities(_) => StepName::DropCapabilities,
         Step::NoNewPrivileges => StepName::NoNewPrivileges,
         Step::LoadFilter => StepName::LoadFilter,
     }

@@ -31,6 +31,8 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("dev/stderr", "/proc/self/fd/2"),
     ("dev/ptmx", "pts/ptmx"),
 ];
+/// Holds the roots of the images, each by its number.
+pub(crate) const ROOTS: &str = "/image";
 /// Bytes of the small tmpfs that holds a root together.
 const ROOT_BYTES: &str = "16777216";
 
@@ -93,7 +95,7 @@ fn small_tmpfs() -> rustix::io::Result<OwnedFd> {
 
 /// Puts the root of image number `index` together, and gives its path. `trees` are those of [`open_trees`].
 pub(crate) fn make_image_root(index: usize, spec: &RootSpec, trees: Vec<OwnedFd>) -> Result<PathBuf, SetupFailure> {
-    let root = PathBuf::from(format!("/image/{index}"));
+    let root = PathBuf::from(format!("{ROOTS}/{index}"));
     let detail = || spec.image.clone();
     fs::create_dir(&root).at(StepName::ImageRoot, detail)?;
     let tmpfs = small_tmpfs().at(StepName::ImageRoot, detail)?;

@@ -20,10 +20,10 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use crate::cgroup::{self, Layout};
 use crate::config::{Inside, KeeperConfig, Stage, memfd, read_stage, write_stage};
 use crate::failure::{At, SetupFailure};
-use crate::keeper;
 use crate::limits::KEEPER_FDS_MAX;
 use crate::step::StepName;
 use crate::template;
+use crate::{confine, keeper};
 
 /// The body of the hidden subcommand `keeper SOCKET CONFIG`. The process must have one thread. Runs until the daemon's
 /// end of `socket` is closed, or something that it cannot go on without is gone.
@@ -98,8 +98,12 @@ fn watch(socket: &OwnedFd, config: KeeperConfig) -> Result<Watched, SetupFailure
     match result {
         Ok((keeper, life)) => {
             // What is left to do is to remove folders that belong to the fleet's root.
-            caps::keep(if privileged { caps::DAC_OVERRIDE } else { 0 }).at(StepName::KeeperSelf, nothing)?;
-            process::no_new_privileges().at(StepName::KeeperSelf, nothing)?;
+            if privileged {
+                caps::bound(caps::DAC_OVERRIDE).at(StepName::BoundCapabilities, nothing)?;
+            }
+            caps::keep(if privileged { caps::DAC_OVERRIDE } else { 0 }).at(StepName::DropCapabilities, nothing)?;
+            let folders = layout.iter().flat_map(|layout| &layout.folders).map(|folder| folder.path.clone());
+            confine::warden(&folders.collect::<Vec<_>>()).at(StepName::LoadFilter, || "the warden's".to_owned())?;
             Ok(Watched { keeper, _life: life, layout })
         }
         Err(failure) => {

@@ -18,8 +18,16 @@ pub const SETGID: u64 = 1 << 6;
 pub const SETUID: u64 = 1 << 7;
 /// Drop capabilities from the bounding set.
 pub const SETPCAP: u64 = 1 << 8;
+/// Network interfaces.
+pub const NET_ADMIN: u64 = 1 << 12;
+/// Change the root; needed to enter a mount namespace.
+pub const SYS_CHROOT: u64 = 1 << 18;
+/// Look into processes of others; needed to enter namespaces by pidfd.
+pub const SYS_PTRACE: u64 = 1 << 19;
 /// Mounts, namespaces and much else.
 pub const SYS_ADMIN: u64 = 1 << 21;
+/// Let a child's user namespace map the root of this one.
+pub const SETFCAP: u64 = 1 << 31;
 /// More capabilities than any kernel has.
 const CAPABILITIES_MAX: u32 = 64;
 const VERSION_3: u32 = 0x2008_0522;

@@ -56,7 +56,7 @@ use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::{packet, signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use crate::cgroup::Groups;
@@ -66,7 +66,7 @@ use crate::init::Program;
 use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::plan::Way;
 use crate::step::StepName;
-use crate::{seccomp, template};
+use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
 use ids::Ids;
 use outbox::Outbox;
@@ -195,6 +195,7 @@ impl Keeper {
             groups_made: 0,
             ready: false,
         };
+        confine::keeper().at(StepName::LoadFilter, || "the keeper's".to_owned())?;
         keeper.start_zygotes()?;
         Ok(keeper)
     }
@@ -339,7 +340,10 @@ impl Keeper {
             limiter: self.groups.as_ref().map_or(Limiter::Rlimits, Groups::limiter),
             id_per_cell: !self.single_id,
         };
-        self.outbox.push(message, vec![fleet.into()]);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let roots = open(template::ROOTS, flags, Mode::empty());
+        let roots = roots.at(StepName::KeeperSelf, || template::ROOTS.to_owned())?;
+        self.outbox.push(message, vec![fleet.into(), roots]);
         self.outbox.flush();
         Ok(())
     }

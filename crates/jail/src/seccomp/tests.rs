@@ -2,13 +2,13 @@
 
 use super::*;
 
-const ALLOW: u32 = 0x7fff_0000;
+pub(super) const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
 const KILL: u32 = 0x8000_0000;
 #[cfg(target_arch = "x86_64")]
-const AUDIT_ARCH: u32 = 0xc000_003e;
+pub(super) const AUDIT_ARCH: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
-const AUDIT_ARCH: u32 = 0xc000_00b7;
+pub(super) const AUDIT_ARCH: u32 = 0xc000_00b7;
 
 /// What the filter answers to a call, as the kernel would run it.
 fn answer(call: i64, arguments: &[u64]) -> u32 {
@@ -20,7 +20,7 @@ fn answer_in_company(call: i64, arguments: &[u64]) -> u32 {
     run(&compile(Surroundings::Shared).unwrap(), AUDIT_ARCH, call as u32, arguments)
 }
 
-fn run(program: &[u8], arch: u32, call: u32, arguments: &[u64]) -> u32 {
+pub(super) fn run(program: &[u8], arch: u32, call: u32, arguments: &[u64]) -> u32 {
     let mut data = Vec::new();
     data.extend_from_slice(&call.to_ne_bytes());
     data.extend_from_slice(&arch.to_ne_bytes());
@@ -48,7 +48,7 @@ fn run(program: &[u8], arch: u32, call: u32, arguments: &[u64]) -> u32 {
     }
 }
 
-fn refused(errno: i32) -> u32 {
+pub(super) fn refused(errno: i32) -> u32 {
     ERRNO | errno as u32
 }
 

@@ -136,8 +136,8 @@ impl Keeper {
 
     pub(crate) fn try_worker(&mut self, cell: u64) -> Result<Worker, i32> {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let (out, out_write) = rustix::pipe::pipe().unwrap();
-        let (err, err_write) = rustix::pipe::pipe().unwrap();
+        let (out, out_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let (err, err_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         send(self.socket(), ToKeeper::SpawnWorker { cell }, &[theirs.as_fd(), out_write.as_fd(), err_write.as_fd()])
             .unwrap();
         let (started, _) = self.hear(|message| match *message {
@@ -256,8 +256,8 @@ impl Cell {
 
     pub(crate) fn start(&mut self, command: &str) -> Result<Started, i32> {
         let token = self.token();
-        let (out, out_write) = rustix::pipe::pipe().unwrap();
-        let (err, err_write) = rustix::pipe::pipe().unwrap();
+        let (out, out_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let (err, err_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let message = ToInit::Spawn { token, command: command.as_bytes() };
         send_init(self.control.as_fd(), message, &[out_write.as_fd(), err_write.as_fd()]).unwrap();
         match self.hear() {
@@ -296,8 +296,8 @@ impl Cell {
         let script = format!("exec python3 -c \"$(cat <<'END_OF_PROGRAM'\n{text}\nEND_OF_PROGRAM\n)\"\n");
         let mut memory = File::from(rustix::fs::memfd_create("script", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         memory.write_all(script.as_bytes()).unwrap();
-        let (out, out_write) = rustix::pipe::pipe().unwrap();
-        let (err, err_write) = rustix::pipe::pipe().unwrap();
+        let (out, out_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let (err, err_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let message = ToInit::Spawn { token, command: b"" };
         send_init(self.control.as_fd(), message, &[out_write.as_fd(), err_write.as_fd(), memory.as_fd()]).unwrap();
         match self.hear() {

@@ -12,6 +12,7 @@
     reason = "a test program: what does not hold is to panic, and it prints its own results"
 )]
 
+mod confined;
 mod driver;
 mod kill;
 mod lifecycle;
@@ -27,7 +28,7 @@ use ringfence_sys::process::adopt;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS].concat()
+    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS].concat()
 }
 
 /// The ordinary user: `nobody`, who owns nothing.
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("keeper") => ringfence_jail::keeper_main(adopt(3).unwrap(), adopt(4).unwrap()),
         Some("enter-fleet") => lifecycle::inside_the_fleet(),
+        Some("confine") => confined::inside(),
         Some("hold-cells") => lifecycle::hold_cells(),
         Some("measure") => lifecycle::measure(),
         Some("--list") => {

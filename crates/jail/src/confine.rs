@@ -1,0 +1,164 @@
+//! What holds the server's own processes, beside ids and capabilities: each gives up, before it meets anything hostile,
+//! what the rest of its life does not need. Seccomp by the lists of `seccomp::own`; Landlock for the two that have no
+//! more mounts to make (a process under Landlock may not mount).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use ringfence_sys::landlock::{self, Handled, fs};
+use ringfence_sys::process::{self, Single};
+use ringfence_sys::seccomp::Filter;
+use ringfence_sys::{caps, limit};
+use rustix::fs::{Dir, Mode, OFlags, open, openat};
+
+use crate::error::JailError;
+use crate::launch::Launched;
+use crate::seccomp::own::{self, Own};
+
+/// The keeper's own: ids, mounts and namespaces of cells, their processes and files. Not among them: modules, devices,
+/// raw sockets, the clock, the log, audit, BPF, performance counters.
+pub(crate) const OF_THE_KEEPER: u64 = OF_A_ZYGOTE
+    | caps::DAC_OVERRIDE
+    | caps::CHOWN
+    | caps::FOWNER
+    | caps::KILL
+    | caps::SETPCAP
+    | caps::NET_ADMIN
+    // A fleet of one id: the cell's map names the fleet's root.
+    | caps::SETFCAP;
+/// A zygote's: it enters cells, and leaves what it had there.
+pub(crate) const OF_A_ZYGOTE: u64 = caps::SYS_ADMIN | caps::SYS_CHROOT | caps::SYS_PTRACE | caps::SETUID | caps::SETGID;
+
+/// What the daemon does with files of workspaces. It starts no program and makes no device, socket or FIFO.
+const OF_WORKSPACES: u64 = fs::READ_FILE
+    | fs::READ_DIR
+    | fs::WRITE_FILE
+    | fs::TRUNCATE
+    | fs::MAKE_REG
+    | fs::MAKE_DIR
+    | fs::MAKE_SYM
+    | fs::REMOVE_FILE
+    | fs::REMOVE_DIR
+    | fs::REFER;
+
+/// The first version of Landlock that can tell moving a file within a workspace from moving it out.
+const ABI_MIN: u32 = 2;
+
+/// How far the kernel went along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confined {
+    /// The version of Landlock that is in force; `None` on a kernel that has none, or only the first.
+    pub landlock: Option<u32>,
+}
+
+/// Holds the calling process, which has [entered the fleet](crate::enter_fleet), to what serving needs: no new process
+/// or program, no socket but what the listener accepts, no signal to others, no code that was not there before; of
+/// all files only those beneath workspaces, where the kernel has Landlock. For all threads that it starts from
+/// here on; there is no way back.
+///
+/// # Errors
+/// Where the process has more than one thread, or the kernel refuses. It may then be half-way, and must end.
+pub fn confine(launched: &Launched) -> Result<Confined, JailError> {
+    let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };
+    Single::claim().map_err(fail("find the daemon with one thread"))?;
+    // Its memory holds the token: no core file of it, and no look from another process of the same user.
+    process::dumpable(false).map_err(fail("forbid looking into the daemon"))?;
+    limit::set(limit::ResourceLimit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 })
+        .map_err(fail("forbid core files"))?;
+    process::no_new_privileges().map_err(fail("give up new privileges"))?;
+    let roots = roots(launched).map_err(fail("open the roots of the images"))?;
+    let rules: Vec<_> = roots.iter().map(|root| (root.as_fd(), OF_WORKSPACES)).collect();
+    let landlock = restrict(&rules).map_err(fail("put the daemon under Landlock"))?;
+    load(Own::Daemon).map_err(fail("load the daemon's seccomp filter"))?;
+    Ok(Confined { landlock })
+}
+
+fn roots(launched: &Launched) -> io::Result<Vec<OwnedFd>> {
+    let folder = openat(&launched.roots, ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut roots = Vec::new();
+    for entry in Dir::new(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            roots.push(openat(&launched.roots, entry.file_name(), flags, Mode::empty())?);
+        }
+    }
+    Ok(roots)
+}
+
+/// Holds the warden to waiting and to removing the folders of its cgroups.
+pub(crate) fn warden(folders: &[PathBuf]) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut opened: Vec<(OwnedFd, u64)> = Vec::new();
+    for folder in folders {
+        opened.push((open(folder, flags, Mode::empty())?, fs::READ_DIR | fs::REMOVE_DIR));
+        if let Some(parent) = folder.parent() {
+            opened.push((open(parent, flags, Mode::empty())?, fs::REMOVE_DIR));
+        }
+    }
+    process::no_new_privileges()?;
+    let rules: Vec<(BorrowedFd<'_>, u64)> = opened.iter().map(|(folder, rights)| (folder.as_fd(), *rights)).collect();
+    restrict(&rules)?;
+    load(Own::Warden)
+}
+
+/// Holds the keeper, and all that it will start, to what building cells takes.
+pub(crate) fn keeper() -> io::Result<()> {
+    caps::bound(OF_THE_KEEPER)?;
+    caps::keep(OF_THE_KEEPER)?;
+    process::no_new_privileges()?;
+    load(Own::Keeper)
+}
+
+/// Landlock with these rules and nothing else, as far as the kernel has it: files, TCP, abstract sockets, signals.
+fn restrict(rules: &[(BorrowedFd<'_>, u64)]) -> io::Result<Option<u32>> {
+    let abi = match landlock::abi() {
+        Ok(abi) if abi >= ABI_MIN => abi,
+        Ok(_) => return Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let handled = handled(abi);
+    let ruleset = landlock::ruleset(handled)?;
+    for (folder, rights) in rules {
+        landlock::allow(ruleset.as_fd(), *folder, rights & handled.fs)?;
+    }
+    landlock::restrict_self(ruleset.as_fd())?;
+    Ok(Some(abi))
+}
+
+/// All that this version can refuse.
+fn handled(abi: u32) -> Handled {
+    let mut files = fs::ALL;
+    if abi < 5 {
+        files &= !fs::IOCTL_DEV;
+    }
+    if abi < 3 {
+        files &= !fs::TRUNCATE;
+    }
+    let net = if abi < 4 { 0 } else { landlock::NET_ALL };
+    let scoped = if abi < 6 { 0 } else { landlock::SCOPE_ALL };
+    Handled { fs: files, net, scoped }
+}
+
+fn load(own: Own) -> io::Result<()> {
+    let bytes = own::compile(own).map_err(io::Error::other)?;
+    Filter::from_bytes(&bytes).ok_or(io::ErrorKind::InvalidData)?.load()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_is_asked_for_what_it_knows() {
+        let bits = |abi| handled(abi).fs.count_ones();
+        assert_eq!([2, 3, 4, 5, 7].map(bits), [14, 15, 15, 16, 16]);
+        assert_eq!(
+            [2, 4, 5, 6].map(|abi| (handled(abi).net != 0, handled(abi).scoped != 0)),
+            [(false, false), (true, false), (true, false), (true, true)]
+        );
+        assert_eq!(OF_WORKSPACES & (fs::EXECUTE | fs::MAKE_CHAR | fs::MAKE_BLOCK | fs::MAKE_SOCK | fs::MAKE_FIFO), 0);
+    }
+}
