@@ -1,12 +1,13 @@
 //! The checked configuration of `ringfence serve`, made of the settings' texts.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ringfence_host::Choice;
 use ringfence_op::{CallLimits, CellLimits, Tier};
+use ringfence_tls::ServerTls;
 
 use crate::limits::{IMAGE_NAME_BYTES_MAX, POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
 use crate::served::{Offer, parse_offers};
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
     pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<ServerTls>,
     pub(crate) shared: Shared,
     pub(crate) max_sessions: usize,
     pub(crate) pool_size: usize,
@@ -60,11 +62,16 @@ impl Config {
         let (tier, tier_min) = tier(values)?;
         let shared = Shared::check(values)?;
         let token = values.text("auth-token-file").map(|path| Token::read(path.as_ref())).transpose()?;
-        if shared.tenancy.is_some() && token.is_none() {
-            bail!("`require-tenancy` needs `auth-token-file`: nothing else proves who names the workspace");
+        let tls = tls(values)?;
+        let proven = token.is_some() || tls.as_ref().is_some_and(ServerTls::proves_peers);
+        if shared.tenancy.is_some() && !proven {
+            bail!(
+                "`require-tenancy` needs `auth-token-file` or `tls-client-ca`: who names a workspace must prove itself"
+            );
         }
         Ok(Config {
             token,
+            tls,
             shared,
             tier,
             tier_min,
@@ -107,6 +114,16 @@ fn tier(values: &Values) -> anyhow::Result<(Choice, Tier)> {
             bail!("`tier` is `{tier}`, which is weaker than `tier-min`, `{least}`")
         }
         _ => Ok((choice, least)),
+    }
+}
+
+/// What connections are shown and asked for. Read now: once it serves, the process has no power over the host's files.
+fn tls(values: &Values) -> anyhow::Result<Option<ServerTls>> {
+    let path = |name| values.text(name).map(Path::new);
+    match (path("tls-cert"), path("tls-key"), path("tls-client-ca")) {
+        (Some(certificate), Some(key), client_ca) => Ok(Some(ServerTls::read(certificate, key, client_ca)?)),
+        (None, None, None) => Ok(None),
+        _ => bail!("`tls-cert` and `tls-key` go together, and `tls-client-ca` needs both"),
     }
 }
 
@@ -260,6 +277,8 @@ mod tests {
             ("output-bytes-max", "1"),
             ("auth-token-file", "/nonexistent/token"),
             ("require-tenancy", "true"),
+            ("tls-cert", "/nonexistent/cert"),
+            ("tls-client-ca", "/nonexistent/ca"),
         ] {
             let error = format!("{:#}", with(&[("state-dir", "/tmp/x"), (name, value)]).unwrap_err());
             let word = if name == "auth-token-file" { value } else { name };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_gate::limits::SPOOL_BYTES_DEFAULT;
-use ringfence_gate::{Gate, GateConfig, Pace, Policy, UsageConfig};
+use ringfence_gate::{Gate, GateConfig, Identity, Pace, Peer, Policy, TlsConfig, UsageConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client_commands::{print, text};
@@ -42,7 +42,8 @@ pub(crate) fn command() -> Command {
         .arg(value("issuer", "TEXT", "The control plane whose grants are accepted (`iss`)").required(true))
         .arg(value("audience", "TEXT", "What this gate is called in grants (`aud`)").required(true))
         .arg(
-            value("keys", "FILE|URL", "The control plane's key set (JWKS); an http:// URL is refreshed").required(true),
+            value("keys", "FILE|URL", "The control plane's key set (JWKS); an http[s]:// URL is refreshed")
+                .required(true),
         )
         .arg(seconds("keys-refresh", "60", "How often the key set is read again"))
         .arg(file("id-keys-file", "The keys that seal session ids (mode 0600)").required(true))
@@ -52,6 +53,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(file("backends-file", "More backends, one `NAME URL [draining]` a line; read again when it changes"))
         .arg(file("backend-token-file", "The secret that proves this gate to the backends (mode 0600)"))
+        .args(tls_args(file))
         .arg(seconds("skew", "30", "How far the control plane's clock may differ, at most 60"))
         .arg(seconds("timeout-default", "30", "The timeout of a call that names none, where its grant has a ceiling"))
         .arg(seconds("idle-timeout-default", "300", "The same for a lease's idle timeout"))
@@ -85,6 +87,26 @@ pub(crate) fn command() -> Command {
                 .default_value("text")
                 .value_parser(["text", "json"]),
         )
+}
+
+/// TLS, each way.
+fn tls_args(file: impl Fn(&'static str, &'static str) -> Arg) -> Vec<Arg> {
+    vec![
+        file("tls-cert", "Speak TLS to clients: the certificate chain, in PEM").requires("tls-key"),
+        file("tls-key", "Its private key, in PEM (mode 0600)").requires("tls-cert"),
+        file("tls-client-ca", "Let in only clients with a certificate of these authorities").requires("tls-cert"),
+        file("backend-ca", "The authorities of backends with https:// URLs"),
+        file("backend-client-cert", "What the gate shows to them, in PEM")
+            .requires("backend-client-key")
+            .requires("backend-ca"),
+        file("backend-client-key", "Its private key, in PEM (mode 0600)").requires("backend-client-cert"),
+        Arg::new("backend-tls-name")
+            .long("backend-tls-name")
+            .value_name("NAME")
+            .help("What every backend's certificate is for, in place of the host of its URL")
+            .requires("backend-ca"),
+        file("control-ca", "The authorities of the control plane, where the key set or usage has an https:// URL"),
+    ]
 }
 
 /// Serves until it is told to end.
@@ -138,20 +160,23 @@ async fn until_told(config: GateConfig, listener: TcpListener) -> Result<(), Fai
 fn facts(config: &GateConfig, listener: &TcpListener) -> Result<String, Failure> {
     let address = listener.local_addr().context("the listening socket has no address");
     let address = address.map_err(Failure::of(Kind::Serving))?;
-    let proof = match config.backend_token_file {
-        Some(_) => "with proof",
-        None => "WITHOUT proof: whoever reaches them can name any workspace",
+    let shows = config.tls.backends.as_ref().is_some_and(|peer| peer.identity.is_some());
+    let proof = match (&config.backend_token_file, shows) {
+        (Some(_), _) | (None, true) => "with proof",
+        (None, false) => "WITHOUT proof: whoever reaches them can name any workspace",
     };
     let usage = match &config.usage {
         Some(usage) => format!("to {}", usage.url),
         None => "not recorded".to_owned(),
     };
-    Ok(format!("ringfence gate listens on http://{address}\n  backends  {proof}\n  usage     {usage}\n"))
+    let scheme = if config.tls.listener.is_some() { "https" } else { "http" };
+    Ok(format!("ringfence gate listens on {scheme}://{address}\n  backends  {proof}\n  usage     {usage}\n"))
 }
 
 fn config(matches: &ArgMatches) -> GateConfig {
     let path = |name| matches.get_one::<PathBuf>(name).cloned();
     let seconds = |name| matches.get_one::<u64>(name).copied().unwrap_or_default();
+    let identity = |certificate, key| Some(Identity { certificate: path(certificate)?, key: path(key)? });
     let usage = path("usage-spool").map(|spool| UsageConfig {
         token_file: path("usage-token-file"),
         gate: text(matches, "name"),
@@ -168,6 +193,16 @@ fn config(matches: &ArgMatches) -> GateConfig {
         backends: matches.get_many::<String>("backend").unwrap_or_default().cloned().collect(),
         backends_file: path("backends-file"),
         backend_token_file: path("backend-token-file"),
+        tls: TlsConfig {
+            listener: identity("tls-cert", "tls-key"),
+            listener_client_ca: path("tls-client-ca"),
+            backends: path("backend-ca").map(|ca| Peer {
+                ca,
+                identity: identity("backend-client-cert", "backend-client-key"),
+                name: matches.get_one::<String>("backend-tls-name").cloned(),
+            }),
+            control: path("control-ca").map(|ca| Peer { ca, identity: None, name: None }),
+        },
         usage,
         policy: Policy {
             timeout_seconds_default: seconds("timeout-default"),

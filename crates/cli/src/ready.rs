@@ -9,6 +9,8 @@ use std::path::Path;
 pub(crate) struct Ready<'a> {
     /// Where the server listens.
     pub(crate) address: SocketAddr,
+    /// Whether callers must have a certificate; `None` is plain HTTP.
+    pub(crate) tls: Option<bool>,
     /// The tier in force.
     pub(crate) tier: &'a str,
     /// How memory, processes and CPU are limited.
@@ -24,7 +26,8 @@ pub(crate) struct Ready<'a> {
 impl Ready<'_> {
     /// The text, a line each.
     pub(crate) fn text(&self) -> String {
-        let url = format!("http://{}", reachable(self.address));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", reachable(self.address));
         format!(
             "ringfence {} listens\naddress: {url}\ntier: {}\nlimits: {}\nusers: {}\nimage: {}\ntry: {}\nready\n",
             env!("CARGO_PKG_VERSION"),
@@ -42,7 +45,13 @@ impl Ready<'_> {
             None => String::new(),
             Some(path) => format!(" -H \"Authorization: Bearer $(cat {})\"", quoted(path)),
         };
-        let post = format!("curl -sS{token} -H 'Content-Type: application/json'");
+        // What stands in capitals is a file of the operator's.
+        let tls = match self.tls {
+            None => "",
+            Some(false) => " --cacert CA.pem",
+            Some(true) => " --cacert CA.pem --cert CLIENT.pem --key CLIENT.key",
+        };
+        let post = format!("curl -sS{tls}{token} -H 'Content-Type: application/json'");
         let program = "'{\"tool\": \"code_execution\", \"input\": {\"code\": \"print(6 * 7)\"}}'";
         format!(
             "id=$({post} -d '{{}}' {url}/sessions | grep -o '[0-9a-f]\\{{32\\}}' | head -n 1); \
@@ -76,7 +85,7 @@ mod tests {
     fn ready(address: &str, token_file: Option<&'static Path>) -> String {
         let address = address.parse().unwrap();
         let (tier, limiter, ids) = ("cell", "cgroup v2", "one each");
-        Ready { address, tier, limiter, ids, image: "bare".to_owned(), token_file }.text()
+        Ready { address, tls: None, tier, limiter, ids, image: "bare".to_owned(), token_file }.text()
     }
 
     #[test]

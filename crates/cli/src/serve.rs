@@ -17,6 +17,7 @@ use ringfence_op::{RootSpec, Tier};
 use ringfence_server::backend::{About, OverSessions};
 use ringfence_server::{Access, BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
 use ringfence_session::{SessionConfig, Sessions};
+use ringfence_tls::ServerTls;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -104,7 +105,7 @@ async fn serve(
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
     let limits = DoorLimits { upload_bytes_max: config.upload_bytes_max, ..DoorLimits::default() };
-    let access = Access { token, peers_proven: false, tenancy: config.shared.tenancy };
+    let access = Access { token, tls: config.tls.clone(), tenancy: config.shared.tenancy };
     let server = Server::new(OverSessions::new(sessions.clone(), about(config, tier, images)), limits, access);
     let server = server.map_err(Failure::of(Kind::Serving))?;
     print(facts)?;
@@ -184,7 +185,8 @@ fn choose_tier(config: &Config) -> Result<Tier, Failure> {
 }
 
 fn bind(config: &Config) -> Result<TcpListener, Failure> {
-    if !config.listen.ip().is_loopback() && config.token.is_none() {
+    let proven = config.token.is_some() || config.tls.as_ref().is_some_and(ServerTls::proves_peers);
+    if !config.listen.ip().is_loopback() && !proven {
         tracing::warn!(
             "{} can be reached from other machines and no token is asked for: whoever reaches it can run code; \
              give it `--auth-token-file`",
@@ -256,7 +258,9 @@ fn ready_lines(
     };
     let image = images.default.clone();
     let token_file = config.token.as_ref().map(crate::token::Token::path);
-    Ok(Ready { address, tier: tier.as_str(), limiter, ids, image, token_file }.text())
+    let tls = config.tls.as_ref();
+    Ok(Ready { address, tls: tls.map(ServerTls::proves_peers), tier: tier.as_str(), limiter, ids, image, token_file }
+        .text())
 }
 
 fn keeper_died() -> Failure {

@@ -98,10 +98,12 @@ fn every_bound_stands_in_the_documents() {
         "image",
         "interp",
         "jail",
+        "listen",
         "mcp",
         "secret",
         "server",
         "session",
+        "tls",
         "workspace",
     ] {
         let path = root().join("crates").join(room).join("src/limits.rs");

@@ -28,8 +28,19 @@ pub struct Config {
     pub grant_seconds_max: u64,
     /// How long the next key is published before it signs, seconds.
     pub key_lead_seconds: u64,
+    /// What the listener shows; `None` is plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// `None` is the system's clock.
     pub clock: Option<Clock>,
+}
+
+/// A certificate chain and its private key.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The chain, in PEM.
+    pub certificate: PathBuf,
+    /// The key, in PEM, mode 0600.
+    pub key: PathBuf,
 }
 
 /// The URL of a database, which may hold a password: it shows itself in no Debug.

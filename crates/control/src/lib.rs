@@ -33,7 +33,7 @@ mod store;
 mod token;
 
 pub use api::openapi;
-pub use config::{Clock, Config, DatabaseUrl};
+pub use config::{Clock, Config, DatabaseUrl, TlsFiles};
 pub use error::ControlError;
 pub use policy::{Policy, PolicyFault};
 pub use serve::Control;

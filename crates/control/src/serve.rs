@@ -1,18 +1,14 @@
-//! Start, accept loop, end.
+//! Start, serving, end.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use ringfence_grant::limits::LIFETIME_SECONDS_MAX;
 use ringfence_grant::{Algorithm, Terms};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use ringfence_listen::Bounds;
+use ringfence_tls::ServerTls;
 
 use crate::api::{self, App};
 use crate::config::{Clock, Config};
@@ -28,6 +24,7 @@ use crate::token::hash;
 /// A control plane that is connected to its database.
 pub struct Control {
     app: Arc<App>,
+    tls: Option<ServerTls>,
 }
 
 impl Control {
@@ -49,7 +46,8 @@ impl Control {
             grant_seconds_max: config.grant_seconds_max,
             clock,
         };
-        Ok(Control { app: Arc::new(app) })
+        let tls = config.tls.map(|files| ServerTls::read(&files.certificate, &files.key, None)).transpose()?;
+        Ok(Control { app: Arc::new(app), tls })
     }
 
     /// The id of the key that signs now.
@@ -92,59 +90,22 @@ impl Control {
         listener: std::net::TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ControlError> {
-        listener.set_nonblocking(true).map_err(ControlError::Listen)?;
-        let listener = TcpListener::from_std(listener).map_err(ControlError::Listen)?;
-        let router = api::router(Arc::clone(&self.app));
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let graceful = GracefulShutdown::new();
-        let mut shutdown = std::pin::pin!(shutdown);
-        loop {
-            // One connection too many waits in the kernel's queue.
-            let accepted = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
-                (permit, listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                () = &mut shutdown => break,
-                accepted = accepted => accepted,
-            };
-            match (permit, accepted) {
-                (Ok(permit), Ok((stream, _))) => connection(router.clone(), stream, permit, &graceful),
-                (_, Err(error)) => {
-                    // Out of descriptors, most likely: others may be closed meanwhile.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                (Err(_), _) => break,
-            }
-        }
-        drop(listener);
+        let bounds = Bounds {
+            connections_max: CONNECTIONS_MAX,
+            head_bytes_max: HEAD_BYTES_MAX,
+            headers_max: HEADERS_MAX,
+            head_wait: HEAD_WAIT,
+            stall_max: BODY_WAIT,
+        };
+        let service = TowerToHyperService::new(api::router(Arc::clone(&self.app)));
+        let open = ringfence_listen::serve(listener, self.tls.clone(), bounds, service, shutdown).await;
+        let open = open.map_err(ControlError::Listen)?;
         let begun = Instant::now();
-        let _in_time = tokio::time::timeout(DRAIN_WAIT, graceful.shutdown()).await;
+        let _in_time = tokio::time::timeout(DRAIN_WAIT, open.drain()).await;
         tracing::debug!(waited = ?begun.elapsed(), "drained");
         self.app.store.close().await;
         Ok(())
     }
-}
-
-fn connection(router: Router, stream: TcpStream, permit: OwnedSemaphorePermit, graceful: &GracefulShutdown) {
-    let _unsupported = stream.set_nodelay(true);
-    // A client that does not read its answer is cut off by the kernel.
-    let stall_ms = u32::try_from(BODY_WAIT.as_millis()).unwrap_or(u32::MAX);
-    let _unsupported = rustix::net::sockopt::set_tcp_user_timeout(&stream, stall_ms);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT)
-        .max_headers(HEADERS_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        let _permit = permit;
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection ended");
-        }
-    });
 }
 
 fn check(config: &Config) -> Result<(), ControlError> {

@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use ringfence_gate::{Gate, GateConfig, Pace, Policy, UsageConfig};
+use ringfence_gate::{Gate, GateConfig, Pace, Policy, TlsConfig, UsageConfig};
 use ringfence_grant::{Algorithm, Ceilings, Grant, GrantId, KeySet, SigningKey, Tools};
 use ringfence_op::WorkspaceId;
 
@@ -228,6 +228,7 @@ fn config(folder: &Path, key: &SigningKey, backend: SocketAddr) -> Result<GateCo
         id_keys_file: private("id-keys", &"A".repeat(43))?,
         backends: vec![format!("b=http://{backend}")],
         backends_file: None,
+        tls: TlsConfig::default(),
         backend_token_file: Some(private("proof", "proof")?),
         usage: Some(usage),
         policy: Policy::default(),

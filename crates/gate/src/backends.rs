@@ -223,6 +223,10 @@ impl Backends {
             all.extend(list::from_text(&read_list(path)?)?);
         }
         list::check(&all)?;
+        for listed in &all {
+            let reason = "needs `--backend-ca`: the authorities that its certificate is checked by";
+            self.upstream.check("backend URL", &listed.url, reason)?;
+        }
         Ok(all)
     }
 

@@ -15,7 +15,7 @@ pub struct GateConfig {
     pub audience: String,
     /// How far the clocks of the control plane and the gate may differ, seconds; at most 60.
     pub skew_seconds: u64,
-    /// Where the key set (JWKS) comes from: a path, or an `http://` URL.
+    /// Where the key set (JWKS) comes from: a path, or an `http[s]://` URL.
     pub keys: String,
     /// The file of the keys that seal session ids, mode 0600; the same at every gate of the deployment.
     pub id_keys_file: PathBuf,
@@ -25,6 +25,8 @@ pub struct GateConfig {
     pub backends_file: Option<PathBuf>,
     /// The file of the secret that proves the gate to the backends, mode 0600.
     pub backend_token_file: Option<PathBuf>,
+    /// TLS, each way.
+    pub tls: TlsConfig,
     /// Where usage goes; `None` records none.
     pub usage: Option<UsageConfig>,
     /// What is bounded and clamped.
@@ -35,12 +37,45 @@ pub struct GateConfig {
     pub clock: Option<Clock>,
 }
 
+/// Where TLS is spoken; by default nowhere.
+#[derive(Debug, Clone, Default)]
+pub struct TlsConfig {
+    /// What the gate's own listener shows; `None` is plain HTTP.
+    pub listener: Option<Identity>,
+    /// Authorities whose certificates clients must have; only with a `listener`.
+    pub listener_client_ca: Option<PathBuf>,
+    /// Who backends with `https` URLs must be.
+    pub backends: Option<Peer>,
+    /// Who the control plane must be where the key set or usage has an `https` URL.
+    pub control: Option<Peer>,
+}
+
+/// A certificate chain and its private key.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The chain, in PEM.
+    pub certificate: PathBuf,
+    /// The key, in PEM, mode 0600.
+    pub key: PathBuf,
+}
+
+/// Whom the gate takes for the other side of a connection that it makes.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Authorities whose certificates are taken, in PEM; the system's are not.
+    pub ca: PathBuf,
+    /// What the gate shows of itself.
+    pub identity: Option<Identity>,
+    /// What the certificate must be for, in place of the URL's host.
+    pub name: Option<String>,
+}
+
 /// Where usage goes.
 #[derive(Debug, Clone)]
 pub struct UsageConfig {
     /// The folder of the spool, for this gate alone.
     pub spool: PathBuf,
-    /// Where batches are posted: an `http://` URL.
+    /// Where batches are posted: an `http[s]://` URL.
     pub url: String,
     /// The file of the bearer token that is sent with them, mode 0600.
     pub token_file: Option<PathBuf>,

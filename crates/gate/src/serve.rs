@@ -1,24 +1,22 @@
-//! Start, accept loop, end.
+//! Start, serving, end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use ringfence_grant::Terms;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use ringfence_listen::Bounds;
+use ringfence_tls::{ClientTls, ServerTls};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use crate::admit::{Admission, system_clock};
 use crate::backends::Backends;
 use crate::body::{Room, within};
-use crate::config::{GateConfig, Pace, UsageConfig};
+use crate::config::{GateConfig, Pace, Peer, TlsConfig, UsageConfig};
 use crate::dispatch::dispatch;
 use crate::error::GateError;
 use crate::ident::IdKeys;
@@ -33,6 +31,7 @@ use crate::usage::{Destination, Shipper, Spool};
 /// A gate whose parts run behind the scenes: key set, backends, usage.
 pub struct Gate {
     shared: Arc<Shared>,
+    tls: Option<ServerTls>,
     /// Dropped with the gate, and so ended.
     _tasks: JoinSet<()>,
 }
@@ -47,19 +46,21 @@ impl Gate {
         let terms = Terms::new(&config.issuer, &config.audience).map_err(GateError::Terms)?;
         let terms = terms.with_skew(config.skew_seconds);
         let pace = &config.pace;
-        let upstream = Upstream::new();
-        let keys = Arc::new(Keys::new(key_source(&config.keys)?, pace.keys_every, pace.keys_stale_max)?);
+        let tls = listener_tls(&config.tls)?;
+        let upstream = Upstream::new(config.tls.backends.as_ref().map(peer).transpose()?);
+        let control = Upstream::new(config.tls.control.as_ref().map(peer).transpose()?);
+        let keys = Arc::new(Keys::new(key_source(&config.keys, &control)?, pace.keys_every, pace.keys_stale_max)?);
         let proof = config.backend_token_file.as_deref().map(Bearer::read).transpose()?;
         let id_keys = IdKeys::read(&config.id_keys_file)?;
         let (list, file) = (&config.backends, config.backends_file.clone());
         let backends = Backends::new(list, file, upstream.clone(), proof.clone(), pace.health_every)?;
         let mut tasks = JoinSet::new();
-        let spool = config.usage.as_ref().map(|usage| metering(usage, pace, &upstream, &mut tasks)).transpose()?;
+        let spool = config.usage.as_ref().map(|usage| metering(usage, pace, &control, &mut tasks)).transpose()?;
         let shared = Arc::new(Shared {
             admission: Admission::new(terms, Arc::clone(&keys), config.clock.unwrap_or_else(system_clock)),
             id_keys,
             backends: Arc::clone(&backends),
-            upstream: upstream.clone(),
+            upstream,
             room: Room::new(),
             operations: Arc::new(Semaphore::new(OPERATIONS_MAX)),
             spool,
@@ -67,10 +68,10 @@ impl Gate {
             policy: config.policy,
         });
         let room = shared.room.clone();
-        tasks.spawn(async move { keys.refresh(&upstream, &room).await });
+        tasks.spawn(async move { keys.refresh(&control, &room).await });
         let resolve_every = config.pace.resolve_every;
         tasks.spawn(async move { backends.follow(resolve_every).await });
-        Ok(Gate { shared, _tasks: tasks })
+        Ok(Gate { shared, tls, _tasks: tasks })
     }
 
     /// Serves until `shutdown` is done; then takes no connection, lets what runs end within the drain time, and
@@ -83,66 +84,28 @@ impl Gate {
         listener: std::net::TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), GateError> {
-        listener.set_nonblocking(true).map_err(GateError::Listen)?;
-        let listener = TcpListener::from_std(listener).map_err(GateError::Listen)?;
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let graceful = GracefulShutdown::new();
-        let mut shutdown = std::pin::pin!(shutdown);
-        loop {
-            // One connection too many waits in the kernel's queue.
-            let accepted = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
-                (permit, listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                () = &mut shutdown => break,
-                accepted = accepted => accepted,
-            };
-            match (permit, accepted) {
-                (Ok(permit), Ok((stream, _))) => self.connection(stream, permit, &graceful),
-                (_, Err(error)) => {
-                    // Out of descriptors, most likely: others may be closed meanwhile.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                (Err(_), _) => break,
-            }
-        }
-        drop(listener);
+        let bounds = Bounds {
+            connections_max: CONNECTIONS_MAX,
+            head_bytes_max: HEAD_BYTES_MAX,
+            headers_max: HEADERS_MAX,
+            head_wait: HEAD_WAIT,
+            stall_max: STALL_MAX,
+        };
+        let shared = Arc::clone(&self.shared);
+        let service = service_fn(move |request| {
+            let shared = Arc::clone(&shared);
+            async move { Ok::<_, Infallible>(dispatch(shared, request).await) }
+        });
+        let open = ringfence_listen::serve(listener, self.tls.clone(), bounds, service, shutdown).await;
+        let open = open.map_err(GateError::Listen)?;
         let deadline = within(self.shared.policy.drain);
-        let _in_time = timeout_at(deadline, graceful.shutdown()).await;
+        let _in_time = timeout_at(deadline, open.drain()).await;
         // Calls whose clients hung up go on without a connection: they are metered too.
         let all = self.shared.operations.acquire_many(u32::try_from(OPERATIONS_MAX).unwrap_or(u32::MAX));
         if timeout_at(deadline, all).await.is_err() {
             tracing::warn!("operations still run: they are cut off");
         }
         Ok(())
-    }
-
-    fn connection(&self, stream: TcpStream, permit: OwnedSemaphorePermit, graceful: &GracefulShutdown) {
-        // An answer is written whole: nothing is gained by waiting for more of it.
-        let _unsupported = stream.set_nodelay(true);
-        // A client that does not read its answer is cut off by the kernel.
-        let stall_ms = u32::try_from(STALL_MAX.as_millis()).unwrap_or(u32::MAX);
-        let _unsupported = rustix::net::sockopt::set_tcp_user_timeout(&stream, stall_ms);
-        let shared = Arc::clone(&self.shared);
-        let service = service_fn(move |request| {
-            let shared = Arc::clone(&shared);
-            async move { Ok::<_, std::convert::Infallible>(dispatch(shared, request).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_WAIT)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            let _permit = permit;
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
     }
 }
 
@@ -154,9 +117,23 @@ impl Drop for Gate {
     }
 }
 
-fn key_source(text: &str) -> Result<KeySource, GateError> {
+fn listener_tls(tls: &TlsConfig) -> Result<Option<ServerTls>, GateError> {
+    let Some(identity) = &tls.listener else { return Ok(None) };
+    Ok(Some(ServerTls::read(&identity.certificate, &identity.key, tls.listener_client_ca.as_deref())?))
+}
+
+fn peer(peer: &Peer) -> Result<ClientTls, GateError> {
+    let identity = peer.identity.as_ref().map(|identity| (identity.certificate.as_path(), identity.key.as_path()));
+    Ok(ClientTls::read(&peer.ca, identity, peer.name.as_deref())?)
+}
+
+const WITHOUT_CONTROL_CA: &str = "needs `--control-ca`: the authorities that its certificate is checked by";
+
+fn key_source(text: &str, control: &Upstream) -> Result<KeySource, GateError> {
     if text.contains("://") {
-        return Url::parse("key set", text).map(KeySource::Url);
+        let url = Url::parse("key set", text)?;
+        control.check("key set", &url, WITHOUT_CONTROL_CA)?;
+        return Ok(KeySource::Url(url));
     }
     Ok(KeySource::File(PathBuf::from(text)))
 }
@@ -172,8 +149,10 @@ fn metering(
         let reason = "must be 1 to 64 visible ASCII characters";
         return Err(GateError::Value { what: "the gate's name", value: usage.gate.clone(), reason });
     }
+    let url = Url::parse("usage URL", &usage.url)?;
+    upstream.check("usage URL", &url, WITHOUT_CONTROL_CA)?;
     let destination = Destination {
-        url: Url::parse("usage URL", &usage.url)?,
+        url,
         token: usage.token_file.as_deref().map(Bearer::read).transpose()?,
         gate: usage.gate.clone(),
         pause_first: pace.usage_pause_first,

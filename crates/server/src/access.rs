@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use ringfence_op::{Fault, FaultKind, Tenant, WorkspaceId};
+use ringfence_tls::ServerTls;
 use tokio::time::Instant;
 
 use crate::door::BearerToken;
@@ -24,8 +25,8 @@ const GRANT: HeaderName = HeaderName::from_static("x-ringfence-grant");
 pub struct Access {
     /// The token that every request must carry.
     pub token: Option<BearerToken>,
-    /// Every connection has proven whose it is before its first request, by a certificate.
-    pub peers_proven: bool,
+    /// What connections are shown, and the certificates that they must have; `None` is plain HTTP.
+    pub tls: Option<ServerTls>,
     /// The server is shared between workspaces, which whoever has proven itself names for each operation.
     pub tenancy: Option<Tenancy>,
 }
@@ -46,7 +47,7 @@ impl From<Option<BearerToken>> for Access {
 impl Access {
     /// Whether a caller that was let in has proven whose it is.
     pub(crate) fn is_proven(&self) -> bool {
-        self.token.is_some() || self.peers_proven
+        self.token.is_some() || self.tls.as_ref().is_some_and(ServerTls::proves_peers)
     }
 }
 

@@ -21,6 +21,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use ringfence_tls::ServerTls;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
 use crate::answer::Body;
@@ -56,6 +58,7 @@ enum Stage {
 pub(crate) async fn serve<B: Backend>(
     app: Arc<App<B>>,
     listener: Listener,
+    tls: Option<ServerTls>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
     let acceptor = Acceptor::new(listener)?;
@@ -72,15 +75,21 @@ pub(crate) async fn serve<B: Backend>(
         match accepted {
             Ok(stream) => match Arc::clone(&connections).try_acquire_owned() {
                 Ok(permit) => {
-                    let serving = connection(Arc::clone(&app), stream, told.clone());
+                    let (app, tls, told) = (Arc::clone(&app), tls.clone(), told.clone());
                     tokio::spawn(async move {
-                        serving.await;
+                        match tls {
+                            None => connection(app, stream, told).await,
+                            Some(tls) => secured(app, tls, stream, told).await,
+                        }
                         drop(permit);
                     });
                 }
                 Err(_) => {
                     app.metrics.connection_refused();
-                    stream.refuse(guard::FULL);
+                    // Who waits for a handshake can read no answer.
+                    if tls.is_none() {
+                        stream.refuse(guard::FULL);
+                    }
                 }
             },
             Err(why) if one_connection_only(&why) => {}
@@ -117,7 +126,27 @@ async fn drain(
     Ok(Drained::CutOff(open))
 }
 
-async fn connection<B: Backend>(app: Arc<App<B>>, stream: Stream, mut told: watch::Receiver<Stage>) {
+/// A connection whose handshake comes first; one that has not ended when the server drains is cut off.
+async fn secured<B: Backend>(app: Arc<App<B>>, tls: ServerTls, stream: Stream, mut told: watch::Receiver<Stage>) {
+    let shaken = tokio::select! {
+        biased;
+        shaken = tls.accept(stream) => shaken,
+        _ = told.changed() => return,
+    };
+    match shaken {
+        Ok(stream) => connection(app, stream, told).await,
+        Err(why) => {
+            app.metrics.handshake_failed();
+            tracing::debug!(error = %why, "a handshake failed");
+        }
+    }
+}
+
+async fn connection<B: Backend>(
+    app: Arc<App<B>>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut told: watch::Receiver<Stage>,
+) {
     let phase = Arc::new(Phase::default());
     let io = TokioIo::new(Guarded::new(stream, Arc::clone(&phase), &app.limits));
     let service = service_fn(move |request: Request<Incoming>| {

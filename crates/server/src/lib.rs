@@ -55,6 +55,7 @@ pub use rate::Rate;
 
 use backend::Backend;
 use dispatch::App;
+use ringfence_tls::ServerTls;
 
 /// Why a server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,7 @@ pub enum ServerError {
 /// A server over a backend.
 pub struct Server<B: Backend> {
     app: Arc<App<B>>,
+    tls: Option<ServerTls>,
 }
 
 impl<B: Backend> Server<B> {
@@ -81,11 +83,12 @@ impl<B: Backend> Server<B> {
     /// # Errors
     /// When tenancy is wanted of callers that prove nothing, or the kernel gives no random bytes.
     pub fn new(backend: B, limits: DoorLimits, access: impl Into<Access>) -> Result<Self, ServerError> {
-        let access = access.into();
+        let access: Access = access.into();
+        let tls = access.tls.clone();
         if access.tenancy.is_some() && !access.is_proven() {
             return Err(ServerError::Unproven);
         }
-        Ok(Server { app: Arc::new(App::new(backend, limits, access).map_err(ServerError::Random)?) })
+        Ok(Server { app: Arc::new(App::new(backend, limits, access).map_err(ServerError::Random)?), tls })
     }
 
     /// Serves a bound socket until `stop` ends, then drains. Needs a tokio runtime with time and I/O.
@@ -93,6 +96,6 @@ impl<B: Backend> Server<B> {
     /// # Errors
     /// When the socket cannot be used; what goes wrong with a connection ends that connection alone.
     pub async fn serve(&self, listener: Listener, stop: impl Future<Output = ()>) -> Result<Drained, ServerError> {
-        door::serve(Arc::clone(&self.app), listener, stop).await.map_err(ServerError::Listen)
+        door::serve(Arc::clone(&self.app), listener, self.tls.clone(), stop).await.map_err(ServerError::Listen)
     }
 }

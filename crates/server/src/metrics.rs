@@ -39,11 +39,16 @@ pub(crate) struct Metrics {
     routes: [Timed; ROUTES],
     calls: [[AtomicU64; OUTCOMES.len()]; Tool::ALL.len()],
     connections_refused: AtomicU64,
+    handshakes_failed: AtomicU64,
 }
 
 impl Metrics {
     pub(crate) fn connection_refused(&self) {
         self.connections_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn handshake_failed(&self) {
+        self.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts what a call came to.
@@ -77,6 +82,8 @@ impl Metrics {
         gauge(&mut text, "draining", "1 while no lease is taken any more.", counts.draining.into());
         heading(&mut text, "connections_refused_total", "counter", "Connections refused at the limit.");
         line(&mut text, "connections_refused_total", "", load(&self.connections_refused));
+        heading(&mut text, "handshakes_failed_total", "counter", "Connections that spoke no TLS or proved nothing.");
+        line(&mut text, "handshakes_failed_total", "", load(&self.handshakes_failed));
         self.write_calls(&mut text);
         self.write_requests(&mut text);
         self.write_durations(&mut text);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use common::{Answer, TestServer};
 use ringfence_server::{Access, BearerToken, DoorLimits, Rate, Server, ServerError, Tenancy};
+use ringfence_testkit::Authority;
 use serde_json::{Value, json};
 
 const PROOF: (&str, &str) = ("Authorization", "Bearer proof");
@@ -22,10 +23,7 @@ const B: (&str, &str) = ("X-Ringfence-Workspace", "team-b");
 
 fn shared(tenancy: Tenancy) -> TestServer {
     let token = BearerToken::new(b"proof").unwrap();
-    TestServer::asking(
-        DoorLimits::default(),
-        Access { token: Some(token), peers_proven: false, tenancy: Some(tenancy) },
-    )
+    TestServer::asking(DoorLimits::default(), Access { token: Some(token), tls: None, tenancy: Some(tenancy) })
 }
 
 fn lease(server: &TestServer, fields: &[(&str, &str)]) -> Answer {
@@ -200,7 +198,39 @@ fn tenancy_without_any_proof_is_refused_at_the_start() {
     let access = Access { tenancy: Some(Tenancy::default()), ..Access::default() };
     let refused = Server::new(common::Fake::default(), DoorLimits::default(), access);
     assert!(matches!(refused, Err(ServerError::Unproven)));
-    // A certificate is one, as is a token.
-    let access = Access { tenancy: Some(Tenancy::default()), peers_proven: true, ..Access::default() };
-    assert!(Server::new(common::Fake::default(), DoorLimits::default(), access).is_ok());
+    // Certificates prove something where clients must have one.
+    let authority = Authority::new();
+    for (client_ca, good) in [(None, false), (Some(authority.ca()), true)] {
+        let access = Access {
+            tenancy: Some(Tenancy::default()),
+            tls: Some(common::tls::server(&authority, client_ca.as_deref())),
+            ..Access::default()
+        };
+        assert_eq!(Server::new(common::Fake::default(), DoorLimits::default(), access).is_ok(), good);
+    }
+}
+
+#[test]
+fn a_certificate_proves_who_tells_the_workspace() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let tls = Some(common::tls::server(&ours, Some(&ours.ca())));
+    let access = Access { tls, tenancy: Some(Tenancy::default()), ..Access::default() };
+    let server = TestServer::asking(DoorLimits::default(), access);
+    let lease = |fields: &[(&str, &str)]| {
+        let all = [&[("Connection", "close"), ("Content-Length", "0")], fields].concat();
+        common::head("POST", "/sessions", &all)
+    };
+    let ask = |client: &ringfence_tls::ClientTls, request: &[u8]| common::tls::ask(server.address, client, request);
+    let gate = common::tls::client(&ours, Some(&ours));
+    assert_eq!(ask(&gate, &lease(&[A])).as_deref(), Some("HTTP/1.1 201 Created"));
+    assert_eq!(ask(&gate, &lease(&[])).as_deref(), Some("HTTP/1.1 400 Bad Request"));
+    // No certificate, a stranger's, no TLS at all: nothing is served.
+    assert_eq!(ask(&common::tls::client(&ours, None), &lease(&[A])), None);
+    assert_eq!(ask(&common::tls::client(&ours, Some(&others)), &lease(&[A])), None);
+    let mut plain = server.connect();
+    std::io::Write::write_all(&mut plain, &lease(&[A])).unwrap();
+    let mut answer = Vec::new();
+    let _reset = std::io::Read::read_to_end(&mut plain, &mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert_eq!(server.fake.last_lease.lock().unwrap().clone().unwrap().tenant.unwrap().workspace.as_str(), "team-a");
 }

@@ -12,11 +12,13 @@
     reason = "a test that cannot go on ends by a panic that says why"
 )]
 
+mod authority;
 mod client;
 mod container;
 mod leaks;
 mod server;
 
+pub use authority::Authority;
 pub use client::{Answer, Client, Session};
 pub use container::Container;
 pub use leaks::{Footprint, cgroups_of, daemon_descriptors, descendants, eventually, mounts};

@@ -257,7 +257,7 @@ impl Server {
             }
         }
         let url = self.ready_line("address").expect("an address line");
-        self.address = url.strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
+        self.address = url.split_once("://").and_then(|(_, text)| text.parse().ok()).expect("an address");
     }
 }
 

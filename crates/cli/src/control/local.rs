@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_control::limits::{GRANT_SECONDS_DEFAULT, KEY_LEAD_SECONDS_DEFAULT};
-use ringfence_control::{Config, Control, DatabaseUrl};
+use ringfence_control::{Config, Control, DatabaseUrl, TlsFiles};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client_commands::{block_on, print, text};
@@ -58,6 +58,7 @@ pub(super) fn commands() -> [Command; 3] {
         let range = value_parser!(u64).range(0..=SECONDS_MAX);
         value(name, "SECONDS", help).default_value(default).value_parser(range)
     };
+    let file = |name, help| value(name, "FILE", help).value_parser(value_parser!(PathBuf));
     let choice = |name, shown, default, choices: &[&'static str], help| {
         value(name, shown, help).default_value(default).value_parser(choices.to_vec())
     };
@@ -68,6 +69,10 @@ pub(super) fn commands() -> [Command; 3] {
         )
         .arg(seconds("grant-seconds", "900", "How long a grant is valid at most; at most 86400"))
         .arg(seconds("key-lead", "300", "How long the next key is published before it signs"))
+        .args([
+            file("tls-cert", "Speak TLS: the certificate chain, in PEM").requires("tls-key"),
+            file("tls-key", "Its private key, in PEM (mode 0600)").requires("tls-cert"),
+        ])
         .arg(choice("log-level", "LEVEL", "info", &["error", "warn", "info", "debug", "trace"], "To standard error"))
         .arg(choice("log-format", "FORMAT", "text", &["text", "json"], "How log lines are written"));
     let init = place(Command::new("init").about("Makes the folder, the admin's token, the database and the first key"));
@@ -91,6 +96,11 @@ fn database(matches: &ArgMatches) -> anyhow::Result<DatabaseUrl> {
     })
 }
 
+fn tls_files(matches: &ArgMatches) -> Option<TlsFiles> {
+    let path = |name| matches.try_get_one::<PathBuf>(name).ok().flatten().cloned();
+    Some(TlsFiles { certificate: path("tls-cert")?, key: path("tls-key")? })
+}
+
 fn config(matches: &ArgMatches, database: DatabaseUrl) -> Config {
     let seconds = |name, default| matches.try_get_one::<u64>(name).ok().flatten().copied().unwrap_or(default);
     let folder = folder(matches);
@@ -102,6 +112,7 @@ fn config(matches: &ArgMatches, database: DatabaseUrl) -> Config {
         audiences: matches.get_many::<String>("audience").unwrap_or_default().cloned().collect(),
         grant_seconds_max: seconds("grant-seconds", GRANT_SECONDS_DEFAULT),
         key_lead_seconds: seconds("key-lead", KEY_LEAD_SECONDS_DEFAULT),
+        tls: tls_files(matches),
         clock: None,
     }
 }
@@ -127,6 +138,7 @@ pub(super) fn init(matches: &ArgMatches) -> anyhow::Result<()> {
         audiences: vec!["init".to_owned()],
         grant_seconds_max: GRANT_SECONDS_DEFAULT,
         key_lead_seconds: KEY_LEAD_SECONDS_DEFAULT,
+        tls: None,
         clock: None,
     };
     let key = block_on(async {
@@ -187,6 +199,7 @@ async fn until_told(config: Config, listener: TcpListener) -> Result<(), Failure
     let address = listener.local_addr().context("the listening socket has no address");
     let address = address.map_err(Failure::of(Kind::Serving))?;
     let database = format!("{:?}", config.database);
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let control = Control::start(config).await.map_err(Failure::of(Kind::Configuration))?;
     let key = match control.signing_key().await {
         Ok(key) => key,
@@ -195,7 +208,7 @@ async fn until_told(config: Config, listener: TcpListener) -> Result<(), Failure
             "NONE: no grant can be made".to_owned()
         }
     };
-    print(format!("ringfence control listens on http://{address}\n  database  {database}\n  key       {key}\n"));
+    print(format!("ringfence control listens on {scheme}://{address}\n  database  {database}\n  key       {key}\n"));
     let told = async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -1,6 +1,6 @@
 //! The list of backends as the operator writes it.
 //!
-//! One a line: `NAME URL [draining]`; `#` begins a comment. A URL `http://...` is one backend; `dns+http://...` is
+//! One a line: `NAME URL [draining]`; `#` begins a comment. A URL `http[s]://...` is one backend; `dns+http[s]://...` is
 //! every address that its host name has, asked anew again and again.
 
 use crate::error::GateError;
@@ -98,8 +98,7 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_refused() {
-        for wrong in ["b1", "b1 http://h up", "B1 http://h", "b1 https://h", "b/1 http://h", "b1 http://h draining now"]
-        {
+        for wrong in ["b1", "b1 http://h up", "B1 http://h", "b/1 http://h", "b1 http://h draining now"] {
             assert!(from_text(wrong).is_err(), "{wrong}");
         }
         assert!(from_option("b1 http://h").is_err());

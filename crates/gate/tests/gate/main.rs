@@ -13,4 +13,5 @@ mod front_door;
 mod keys;
 mod killed;
 mod support;
+mod tls;
 mod usage;

@@ -149,6 +149,7 @@ fn config(database: &Database, clock: &Arc<AtomicU64>) -> Config {
         audiences: vec![AUDIENCE.to_owned(), "https://other-door.test".to_owned()],
         grant_seconds_max: 900,
         key_lead_seconds: 300,
+        tls: None,
         clock: Some(Arc::new(move || clock.load(Ordering::SeqCst))),
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringfence_gate::{Gate, GateConfig, Pace, Policy};
+use ringfence_gate::{Gate, GateConfig, Pace, Policy, TlsConfig};
 use ringfence_grant::{Algorithm, Ceilings, Grant, GrantId, KeySet, SigningKey, Tools};
 use ringfence_op::WorkspaceId;
 use tempfile::TempDir;
@@ -106,6 +106,7 @@ pub(crate) fn config(folder: &Path, backends: Vec<String>) -> GateConfig {
         id_keys_file: folder.join("id-keys"),
         backends,
         backends_file: None,
+        tls: TlsConfig::default(),
         backend_token_file: Some(folder.join("proof")),
         usage: None,
         policy: Policy { call_headroom: Duration::from_secs(1), ..Policy::default() },
