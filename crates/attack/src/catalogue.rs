@@ -16,6 +16,8 @@ pub enum Class {
     Exhaustion,
     /// Through the file operations.
     Files,
+    /// At what holds a session that has no namespaces: rules, filter, ids, the guard.
+    Confined,
 }
 
 impl Class {
@@ -28,16 +30,18 @@ impl Class {
             Class::Daemon => "daemon",
             Class::Exhaustion => "exhaustion",
             Class::Files => "files",
+            Class::Confined => "confined",
         }
     }
 }
 
-const FILES: [(Class, &str); 5] = [
+const FILES: [(Class, &str); 6] = [
     (Class::Escape, include_str!("../../../security/attacks/escape.toml")),
     (Class::Neighbours, include_str!("../../../security/attacks/neighbours.toml")),
     (Class::Daemon, include_str!("../../../security/attacks/daemon.toml")),
     (Class::Exhaustion, include_str!("../../../security/attacks/exhaustion.toml")),
     (Class::Files, include_str!("../../../security/attacks/files.toml")),
+    (Class::Confined, include_str!("../../../security/attacks/confined.toml")),
 ];
 
 /// Names that the programs of every attack use.
@@ -51,6 +55,9 @@ pub struct Attack {
     pub name: String,
     /// What it tries, and why that would be bad.
     pub about: String,
+    /// The tiers that claim to hold it; without, all do.
+    #[serde(default)]
+    tiers: Vec<String>,
     /// Python that a second session runs first.
     #[serde(default)]
     pub(crate) setup: Option<String>,
@@ -71,6 +78,14 @@ pub struct Attack {
     /// What the daemon is asked for afterwards.
     #[serde(default)]
     pub(crate) request: Vec<Request>,
+}
+
+impl Attack {
+    /// Whether sessions held by this tier (as `GET /health` names it) are claimed to withstand it.
+    #[must_use]
+    pub fn is_claimed_by(&self, tier: &str) -> bool {
+        self.tiers.is_empty() || self.tiers.iter().any(|claiming| claiming == tier)
+    }
 }
 
 fn timeout_default() -> u64 {
@@ -138,6 +153,12 @@ pub struct CatalogueError {
     cause: toml::de::Error,
 }
 
+impl CatalogueError {
+    pub(crate) fn of(file: &'static str, cause: toml::de::Error) -> CatalogueError {
+        CatalogueError { file, cause }
+    }
+}
+
 /// All attacks, class by class.
 ///
 /// # Errors
@@ -166,6 +187,8 @@ mod tests {
             assert!(names.insert(&attack.name), "{} stands twice", attack.name);
             let judged = attack.expect == Expect::Held || attack.check.is_some() || !attack.request.is_empty();
             assert!(judged, "{}: nothing could make it fail", attack.name);
+            let known = |tier: &String| ["cell", "confined"].contains(&tier.as_str());
+            assert!(attack.tiers.iter().all(known), "{}: {:?}", attack.name, attack.tiers);
         }
     }
 }

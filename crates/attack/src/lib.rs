@@ -1,4 +1,5 @@
-//! Attacks a backend with the programs of `security/`, and tells which were held.
+//! Attacks a backend with the programs of `security/`, and tells which were held; and what the tier `confined` does not
+//! promise, with a program for each that shows it.
 //!
 //! May know: the contract's paths and field names. Never knows: how a backend holds its sessions.
 //!
@@ -8,6 +9,8 @@
 mod catalogue;
 mod runner;
 mod target;
+mod weakness;
 
 pub use catalogue::{Attack, CatalogueError, Class, catalogue};
 pub use runner::{ClassTotal, Finding, Report, run};
+pub use weakness::{Ids, Weakness, weaknesses};

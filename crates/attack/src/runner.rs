@@ -8,7 +8,7 @@ use ringfence_probe::{Address, ProbeError};
 use serde::Serialize;
 
 use crate::catalogue::{Attack, Class, Expect, PRELUDE, Request, Tool};
-use crate::target::{Called, Session, is_healthy, start_of};
+use crate::target::{Called, Session, is_healthy, start_of, tier};
 
 /// How much later than its timeout a call may answer, as a caller sees it.
 const LATE_AFTER: Duration = Duration::from_secs(6);
@@ -45,6 +45,10 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// By class.
     pub classes: BTreeMap<&'static str, ClassTotal>,
+    /// How the backend says that it holds sessions.
+    pub tier: String,
+    /// Attacks that this tier does not claim to hold, which were not run.
+    pub unclaimed: u32,
 }
 
 impl Report {
@@ -69,6 +73,9 @@ impl Report {
         }
         let held = self.findings.iter().filter(|finding| finding.held).count();
         let _ = writeln!(out, "{held} held, {} failed", self.findings.len() - held);
+        if self.unclaimed > 0 {
+            let _ = writeln!(out, "{} not run: not claimed by tier {}", self.unclaimed, self.tier);
+        }
         out
     }
 }
@@ -85,8 +92,12 @@ pub fn run(
 ) -> Result<Report, ProbeError> {
     let address = Address::parse(base_url, token)?;
     let port = base_url.trim_end_matches('/').rsplit(':').next().unwrap_or("80");
-    let mut report = Report { findings: Vec::new(), classes: BTreeMap::new() };
+    let mut report = Report { findings: Vec::new(), classes: BTreeMap::new(), tier: tier(&address), unclaimed: 0 };
     for (class, attack) in attacks {
+        if !attack.is_claimed_by(&report.tier) {
+            report.unclaimed += 1;
+            continue;
+        }
         let outcome = attempt(&address, port, attack);
         let finding =
             Finding { name: attack.name.clone(), class: class.name(), held: outcome.is_ok(), finding: outcome.err() };

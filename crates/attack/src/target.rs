@@ -85,6 +85,13 @@ pub(crate) fn is_healthy(address: &Address) -> bool {
     Connection::new(address).call("GET", "/health", "", b"").is_ok_and(|answer| answer.status == 200)
 }
 
+/// How the server says that it holds sessions; a backend that says nothing is asked for all that a cell holds.
+pub(crate) fn tier(address: &Address) -> String {
+    let answer = Connection::new(address).call("GET", "/health", "", b"").ok();
+    let health: Value = answer.and_then(|answer| serde_json::from_slice(&answer.body).ok()).unwrap_or_default();
+    health.get("tier").and_then(Value::as_str).unwrap_or("cell").to_owned()
+}
+
 /// The start of a body, for a finding.
 pub(crate) fn start_of(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).chars().take(300).collect()

@@ -102,8 +102,16 @@ fn tier(values: &Values) -> anyhow::Result<(Choice, Tier)> {
     let built = |text: &str| Tier::parse(text).filter(|tier| ringfence_host::BUILT.contains(tier));
     let choice = values.parse("tier", |text| match text {
         "auto" => Some(Choice::Auto),
+        "none" => Some(Choice::Named(Tier::None)),
         name => built(name).map(Choice::Named),
     })?;
+    let dangerous: bool = values.parse("dangerously-without-isolation", |text| text.parse().ok())?;
+    if choice == Choice::Named(Tier::None) && !dangerous {
+        bail!(
+            "`tier` is `none`, by which nothing holds what sessions run; if that is what you want, say \
+             `--dangerously-without-isolation true` as well"
+        );
+    }
     let least = match (values.text("tier-min"), choice) {
         (Some(_), _) => values.parse("tier-min", built)?,
         (None, Choice::Named(tier)) => tier,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use ringfence_attack::{Ids, weaknesses};
 use ringfence_host::{BUILT, Choice, Facts, Look, Missing, Row, can, choose, of_cell, rows};
 use ringfence_op::Tier;
 use serde_json::json;
@@ -83,7 +84,9 @@ fn verdicts(facts: &Facts) -> Vec<Verdict> {
 fn for_programs(facts: &Facts, chosen: Option<Tier>) -> String {
     let tiers = verdicts(facts).into_iter().map(|verdict| {
         let missing = verdict.outcome.err().unwrap_or_default();
-        json!({"tier": verdict.tier, "available": missing.is_empty(), "missing": missing})
+        let not_promised = not_promised(verdict.tier, facts);
+        let available = missing.is_empty();
+        json!({"tier": verdict.tier, "available": available, "missing": missing, "not_promised": not_promised})
     });
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -93,6 +96,17 @@ fn for_programs(facts: &Facts, chosen: Option<Tier>) -> String {
         "facts": facts,
     });
     format!("{report:#}\n")
+}
+
+/// What this tier does not promise to whoever runs the server here, beyond what SECURITY.md says of all.
+fn not_promised(tier: Tier, facts: &Facts) -> Vec<String> {
+    if tier != Tier::Confined {
+        return Vec::new();
+    }
+    let one_id = facts.user.id != 0;
+    // The list is built in, and a test reads it.
+    let all = weaknesses().unwrap_or_default().into_iter();
+    all.filter(|one| one_id || one.ids == Ids::Any).map(|one| one.about).collect()
 }
 
 fn for_people(facts: &Facts, least: Option<Tier>, chosen: Option<Tier>) -> String {
@@ -112,6 +126,9 @@ fn for_people(facts: &Facts, least: Option<Tier>, chosen: Option<Tier>) -> Strin
             Ok(()) => {
                 let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
                 text.push_str(&format!("  {:width$}  yes{detail}\n", tier.as_str()));
+                for about in not_promised(tier, facts) {
+                    text.push_str(&format!("  {:width$}    not promised: {about}\n", ""));
+                }
             }
             Err(missing) => {
                 for Missing { what, lift } in missing {

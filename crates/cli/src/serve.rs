@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     // As whoever started us.
     let tier = choose_tier(&config)?;
-    let images = served::gather(&config)?;
+    let images = served::gather(&config, tier)?;
     let listener = bind(&config)?;
 
     // Into the fleet, with one thread.
     let launched =
-        ringfence_jail::launch(&keeper_config(&config, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
+        ringfence_jail::launch(&keeper_config(&config, tier, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
     // What looks at files of the host comes before they are out of reach; every thread inherits what holds this one.
@@ -199,7 +199,7 @@ fn bind(config: &Config) -> Result<TcpListener, Failure> {
     })
 }
 
-fn keeper_config(config: &Config, roots: &[RootSpec]) -> KeeperConfig {
+fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfig {
     KeeperConfig {
         limits: config.cell.clone(),
         images: roots.to_vec(),
@@ -209,6 +209,8 @@ fn keeper_config(config: &Config, roots: &[RootSpec]) -> KeeperConfig {
         id_count: ID_COUNT,
         cgroups: config.cgroups,
         state_dir: config.state_dir.clone(),
+        tier,
+        guard_source: ringfence_interp::GUARD_SOURCE.to_owned(),
     }
 }
 
@@ -252,6 +254,9 @@ fn ready_lines(
             "rlimits of each process; no cgroup can be written, so CPU is not limited and memory only per process"
         }
     };
+    if tier == Tier::None {
+        tracing::warn!("nothing holds what sessions run: it can do whatever this server's user can");
+    }
     let ids = match launched.id_per_cell {
         true => "one host id for each session",
         false => "one host id for all sessions",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ringfence_image::{Entry, Held, ImageError, Interpreter, Listed, Source, Store};
-use ringfence_op::RootSpec;
+use ringfence_op::{RootSpec, Tier};
 
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
@@ -19,6 +19,8 @@ pub(crate) struct Served {
     pub(crate) names: HashMap<String, u32>,
     /// What the first one is, for the ready lines.
     pub(crate) default: String,
+    /// Sessions are held without mounts.
+    flat: bool,
     /// While the server runs, nobody takes them away.
     held: Vec<Held>,
 }
@@ -51,9 +53,10 @@ pub(crate) fn parse_offers(text: &str) -> Option<Vec<Offer>> {
 }
 
 /// Makes every image ready that the configuration names, as whoever started us.
-pub(crate) fn gather(config: &Config) -> Result<Served, Failure> {
+pub(crate) fn gather(config: &Config, tier: Tier) -> Result<Served, Failure> {
     let store = Store::at(&config.state_dir);
-    let mut served = Served::default();
+    let flat = matches!(tier, Tier::Confined | Tier::None);
+    let mut served = Served { flat, ..Served::default() };
     let prepare = |image: &str| {
         let mut teller = Teller::new();
         ringfence_image::prepare(&store, image, config.python.as_deref(), &mut teller).map_err(failed)
@@ -101,6 +104,9 @@ impl Served {
         let mut root = ringfence_image::root_of(&held.entry, config.cell.cpu_millis)?;
         if let Some(name) = called.filter(|name| held.entry.names.iter().any(|known| known == name)) {
             name.clone_into(&mut root.image);
+        }
+        if self.flat && ringfence_jail::needs_mounts(&root) {
+            return Err(ImageError::NeedsMounts { image: root.image });
         }
         let number = u32::try_from(self.roots.len()).unwrap_or(u32::MAX);
         for name in &held.entry.names {

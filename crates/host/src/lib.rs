@@ -12,6 +12,7 @@
 mod attempt;
 mod cell;
 mod cgroups;
+mod confined;
 mod container;
 mod facts;
 mod files;

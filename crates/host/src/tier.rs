@@ -6,10 +6,11 @@ use ringfence_op::Tier;
 use serde::Serialize;
 
 use crate::cell;
+use crate::confined;
 use crate::facts::Facts;
 
 /// The tiers that this build can hold sessions with, weakest first; [`can`] has an answer for each.
-pub const BUILT: &[Tier] = &[Tier::Cell];
+pub const BUILT: &[Tier] = &[Tier::Confined, Tier::Cell];
 
 /// The order in which `auto` takes what is strong enough: `cell` is preferred to the stronger `gvisor`, which costs
 /// speed that only its operator can decide to pay; [`Tier::None`] is never taken.
@@ -41,7 +42,10 @@ impl Missing {
 pub fn can(tier: Tier, facts: &Facts) -> Result<(), Vec<Missing>> {
     match tier {
         Tier::Cell => cell::missing(facts),
-        Tier::None | Tier::Confined | Tier::Gvisor => Err(vec![Missing::new(
+        Tier::Confined => confined::missing(facts),
+        // It needs nothing, and is taken by its name alone.
+        Tier::None => Ok(()),
+        Tier::Gvisor => Err(vec![Missing::new(
             format!("this version of ringfence has no tier `{tier}`"),
             format!("choose one of: {}", names(BUILT)),
         )]),
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_is_not_built_is_never_offered() {
-        for tier in Tier::ALL.into_iter().filter(|tier| !BUILT.contains(tier)) {
+        for tier in Tier::ALL.into_iter().filter(|tier| !BUILT.contains(tier) && *tier != Tier::None) {
             assert!(can(tier, &works()).is_err(), "{tier}");
         }
         assert!(BUILT.is_sorted() && !BUILT.contains(&Tier::None));

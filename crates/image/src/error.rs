@@ -215,6 +215,12 @@ pub enum ImageError {
         /// How many there may be.
         most: usize,
     },
+    /// It has a file system of its own, and sessions are held without mounts.
+    #[error("the image {image} has a file system of its own, which can only be shown by mounts")]
+    NeedsMounts {
+        /// Its name.
+        image: String,
+    },
     /// There are too many images.
     #[error("there are {most} images in {} already", images.display())]
     Full {
@@ -271,6 +277,9 @@ impl ImageError {
                  more hexadecimal digits alone"
                     .to_owned(),
             ),
+            ImageError::NeedsMounts { .. } => {
+                Some("hold sessions by `--tier cell`, or take an image on the machine's own programs".to_owned())
+            }
             ImageError::Full { .. } | ImageError::Crowded { .. } => {
                 Some("take some away with `ringfence image remove` and `ringfence image prune`".to_owned())
             }

@@ -120,12 +120,16 @@ def receive(link):
     """One message of the keeper with its descriptors; None at the end."""
     space = socket.CMSG_SPACE(DESCRIPTORS_MAX * 4)
     data, ancillary, _, _ = link.recvmsg(PACKET.size, space, socket.MSG_CMSG_CLOEXEC)
+    return (data, received_descriptors(ancillary)) if data else None
+
+
+def received_descriptors(ancillary):
     descriptors = []
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             count = len(payload) // 4
             descriptors.extend(struct.unpack(f"{count}i", payload[: count * 4]))
-    return (data, descriptors) if data else None
+    return descriptors
 
 
 def lock_down(config, seccomp, identity, descriptors):
@@ -172,6 +176,8 @@ def lock_down(config, seccomp, identity, descriptors):
 
 
 class Zygote:
+    FORK_FDS = 4  # beside those of cgroups
+
     def __init__(self, link, config, worker):
         self.link = link
         self.config = config
@@ -216,7 +222,7 @@ class Zygote:
     def answer(self, data, descriptors):
         try:
             version, kind, cell, cgroups, identity, *_ = PACKET.unpack(data)
-            if version != VERSION or kind != FORK or len(descriptors) != 4 + cgroups:
+            if version != VERSION or kind != FORK or len(descriptors) != self.FORK_FDS + cgroups:
                 raise SystemExit("zygote: a message that the keeper does not send")
             try:
                 pid = self.fork(identity, descriptors)
@@ -327,7 +333,11 @@ def main():
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)
     os.set_inheritable(LINK_FD, False)
-    zygote = Zygote(link, config, worker)
+    kind = Zygote
+    if config.get("guard_source"):  # sessions without namespaces
+        exec(compile(config["guard_source"], "<guard>", "exec"), globals())
+        kind = FlatZygote  # noqa: F821
+    zygote = kind(link, config, worker)
     gc.collect()
     gc.disable()  # nothing is collected until a fork turns it on again: shared pages stay shared
     gc.freeze()

@@ -43,6 +43,8 @@ pub use output::{HeadTail, cap_text};
 
 /// The program of the zygotes; travels in the keeper's configuration.
 pub const ZYGOTE_SOURCE: &str = include_str!("../python/zygote.py");
+/// What the zygotes run beside it where sessions have no namespaces; travels likewise.
+pub const GUARD_SOURCE: &str = include_str!("../python/guard.py");
 /// The program of the workers; travels in the keeper's configuration.
 pub const WORKER_SOURCE: &str = concat!(
     include_str!("../python/ground.py"),

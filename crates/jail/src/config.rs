@@ -5,7 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use ringfence_op::{CellLimits, RootSpec};
+use ringfence_op::{CellLimits, RootSpec, Tier};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,10 @@ pub struct KeeperConfig {
     pub cgroups: bool,
     /// The server's state folder.
     pub state_dir: PathBuf,
+    /// How sessions are held: by cells, or without namespaces ([`Tier::Confined`], [`Tier::None`]).
+    pub tier: Tier,
+    /// What the zygote runs beside its own program where sessions have no namespaces (Python).
+    pub guard_source: String,
 }
 
 /// First host id of the range, by default: above what `/etc/subuid` usually gives away.
@@ -52,6 +56,8 @@ impl KeeperConfig {
             id_count: ID_COUNT_DEFAULT,
             cgroups: true,
             state_dir,
+            tier: Tier::Cell,
+            guard_source: String::new(),
         }
     }
 }

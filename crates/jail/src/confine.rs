@@ -75,13 +75,17 @@ pub fn confine(launched: &Launched) -> Result<Confined, JailError> {
 }
 
 fn roots(launched: &Launched) -> io::Result<Vec<OwnedFd>> {
-    let folder = openat(&launched.roots, ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let Some(held) = &launched.roots else {
+        // Without namespaces all sessions lie in one folder, which is what the daemon enters.
+        return Ok(vec![launched.fleet.try_clone()?]);
+    };
+    let folder = openat(held, ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut roots = Vec::new();
     for entry in Dir::new(folder)? {
         let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            roots.push(openat(&launched.roots, entry.file_name(), flags, Mode::empty())?);
+            roots.push(openat(held, entry.file_name(), flags, Mode::empty())?);
         }
     }
     Ok(roots)

@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use ringfence_frame::keeper::{FromKeeper, Limiter};
+use ringfence_op::Tier;
 use ringfence_sys::process::{Strings, wait_for};
 use ringfence_sys::spawn::{Spawn, spawn};
 use ringfence_sys::{packet, signal};
@@ -27,10 +28,12 @@ use crate::plan::c_string;
 pub struct Launched {
     /// The daemon's end of the link: SEQPACKET, non-blocking. Closing it ends the keeper and every cell.
     pub socket: OwnedFd,
-    /// The fleet's user namespace, for [`crate::enter_fleet`].
+    /// The fleet's user namespace, for [`crate::enter_fleet`]; without namespaces, the folder of all sessions.
     pub fleet: OwnedFd,
-    /// The folder that holds the roots of the images, for [`crate::confine`].
-    pub roots: OwnedFd,
+    /// The folder that holds the roots of the images, for [`crate::confine`]; there is none without namespaces.
+    pub roots: Option<OwnedFd>,
+    /// How sessions are held.
+    pub tier: Tier,
     /// The daemon's user and group id inside the fleet.
     pub daemon_id: u32,
     /// How memory, processes and CPU are limited.
@@ -62,7 +65,7 @@ pub fn launch_program(config: &KeeperConfig, program: &Path) -> Result<Launched,
     let null: OwnedFd = File::open("/dev/null").map_err(start)?.into();
     let path = c_string(program).map_err(|error| start(error.into()))?;
     let pid = start_keeper(&path, &null, theirs, stage).map_err(start)?;
-    let result = wait_ready(ours, pid);
+    let result = wait_ready(ours, pid, config.tier);
     if result.is_err() {
         // It ends by itself when the socket closes; this is for one that hangs.
         let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
@@ -80,15 +83,18 @@ fn start_keeper(path: &CStr, null: &OwnedFd, socket: OwnedFd, stage: OwnedFd) ->
     spawn(&Spawn { path, arguments: &arguments, environment: &environment, fds: &fds, directory: None })
 }
 
-fn wait_ready(socket: OwnedFd, pid: u32) -> Result<Launched, JailError> {
+fn wait_ready(socket: OwnedFd, pid: u32, tier: Tier) -> Result<Launched, JailError> {
     let deadline = Instant::now() + READY_WAIT_MAX;
     loop {
         match recv(socket.as_fd()) {
             Ok(Some((FromKeeper::Ready { daemon_id, limiter, id_per_cell }, fds))) => {
-                let Ok([fleet, roots]) = <[OwnedFd; 2]>::try_from(fds) else {
+                let mut fds = fds.into_iter();
+                let fleet = fds.next().ok_or(JailError::Link(io::ErrorKind::InvalidData.into()))?;
+                let roots = fds.next();
+                if roots.is_none() && tier >= Tier::Cell {
                     return Err(JailError::Link(io::ErrorKind::InvalidData.into()));
-                };
-                return Ok(Launched { socket, fleet, roots, daemon_id, limiter, id_per_cell, pid });
+                }
+                return Ok(Launched { socket, fleet, roots, tier, daemon_id, limiter, id_per_cell, pid });
             }
             Ok(Some((FromKeeper::SetupFailed { step, errno }, fds))) => return Err(setup_error(step, errno, fds)),
             Ok(Some(_)) => return Err(JailError::Link(io::ErrorKind::InvalidData.into())),

@@ -62,3 +62,18 @@ pub(crate) const SIGNALS_PENDING_MAX: u64 = 512;
 pub(crate) const MESSAGE_QUEUE_BYTES_MAX: u64 = 8 << 10;
 /// Bytes of locked memory; some kinds are counted likewise.
 pub(crate) const LOCKED_BYTES_MAX: u64 = 64 << 10;
+/// Folders of ended sessions, and what was moved out of them, that wait to be removed; more stay until the end.
+pub(crate) const TRASH_WAITING_MAX: usize = 1 << 20;
+/// Names removed in one turn of a keeper without namespaces.
+pub(crate) const TRASH_STEP_MAX: usize = 200;
+/// Ends of guards that are remembered while another is being forked.
+pub(crate) const GUARD_DEATHS_KEPT_MAX: usize = 4096;
+/// How long a guard may take to kill its session and end, before it is killed itself.
+pub(crate) const GUARD_END_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Rounds of killing what a dead guard has left behind, at a time.
+pub(crate) const ORPHAN_ROUNDS_MAX: u32 = 50;
+/// How long a keeper without namespaces waits at its end for the guards.
+pub(crate) const FLAT_END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Processes that the sessions of an ordinary user without namespaces may have beside those of one session: the kernel
+/// counts all of that user together.
+pub(crate) const PROCESSES_OF_OTHERS: u64 = 1024;

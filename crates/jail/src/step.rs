@@ -129,6 +129,16 @@ step_names! {
     SharedFolder = 54, "make a folder in /tmp";
     /// Files of /proc/sys/user.
     KernelCount = 55, "limit what the kernel counts for the host's user";
+    /// The guard's own lock-down (`guard.py` knows the number).
+    LockDown = 56, "lock the session's first process down";
+    /// Landlock's version.
+    Landlock = 57, "find Landlock as it is needed";
+    /// Folders of a session.
+    Folders = 58, "make the session's folders";
+    /// Rules of a session.
+    Rules = 59, "make the session's Landlock rules";
+    /// The fork of a guard.
+    Guard = 60, "start the session's first process";
 }
 
 #[cfg(test)]
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     fn numbers_lead_back_to_names() {
-        for number in 0..64 {
+        for number in 0..80 {
             if let Some(name) = StepName::from_number(number) {
                 assert_eq!(name.number(), number);
                 assert!(!name.to_string().is_empty());

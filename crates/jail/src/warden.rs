@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ringfence_op::Tier;
 use ringfence_sys::limit::{self, ResourceLimit};
 use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
@@ -23,13 +24,17 @@ use crate::failure::{At, SetupFailure};
 use crate::limits::KEEPER_FDS_MAX;
 use crate::step::StepName;
 use crate::template;
-use crate::{confine, keeper};
+use crate::{confine, flat, keeper};
 
 /// The body of the hidden subcommand `keeper SOCKET CONFIG`. The process must have one thread. Runs until the daemon's
 /// end of `socket` is closed, or something that it cannot go on without is gone.
 #[must_use]
 pub fn keeper_main(socket: OwnedFd, config: OwnedFd) -> ExitCode {
     let outcome = match read_stage(config).at(StepName::ReadConfig, String::new) {
+        Ok(Stage::Warden(config)) if matches!(config.tier, Tier::Confined | Tier::None) => {
+            raise_descriptors();
+            flat::watch(socket, config)
+        }
         Ok(Stage::Warden(config)) => {
             watch(&socket, config).inspect_err(|failure| failure.send(socket.as_fd())).map(|watched| {
                 // Now only the keeper holds this end: should it die, the daemon sees the end of the link at once.

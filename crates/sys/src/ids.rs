@@ -15,6 +15,19 @@ pub fn become_user(id: u32) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) }).map(drop)
 }
 
+/// As [`become_user`], keeping the permitted capabilities, which a change away from root takes otherwise. The effective
+/// ones are empty after it.
+///
+/// # Errors
+/// As `prctl(2)` and `setresuid(2)`.
+pub fn become_user_keeping(id: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    become_user(id)?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_KEEPCAPS, 0, 0, 0, 0) }).map(drop)
+}
+
 /// Becomes `id` in all three group ids.
 ///
 /// # Errors

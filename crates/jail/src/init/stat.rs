@@ -5,6 +5,8 @@
 pub(crate) struct Stat {
     /// `R`, `S`, `T`, `Z` and so on.
     pub(crate) state: u8,
+    /// Its parent.
+    pub(crate) parent: u32,
     /// Its process group; 0 where the group is of another process namespace.
     pub(crate) group: u32,
     /// When it started, clock ticks since boot.
@@ -18,10 +20,11 @@ pub(crate) fn parse(stat: &[u8]) -> Option<Stat> {
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    // The state is field 3, the group is field 5, the start is field 22.
-    let group = fields.nth(1)?.parse().ok()?;
+    // The state is field 3, the parent field 4, the group field 5, the start field 22.
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
     let start_ticks = fields.nth(16)?.parse().ok()?;
-    Some(Stat { state, group, start_ticks })
+    Some(Stat { state, parent, group, start_ticks })
 }
 
 #[cfg(test)]
@@ -33,7 +36,11 @@ mod tests {
         let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
         for name in ["bash", "a b", ") R 1 2 (", "))", "\u{e9}"] {
             let text = format!("77 ({name}) {tail}\n");
-            assert_eq!(parse(text.as_bytes()), Some(Stat { state: b'S', group: 2, start_ticks: 4242 }), "{name}");
+            assert_eq!(
+                parse(text.as_bytes()),
+                Some(Stat { state: b'S', parent: 1, group: 2, start_ticks: 4242 }),
+                "{name}"
+            );
         }
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"1 (x) S 1 2"), None);

@@ -283,13 +283,13 @@ impl Keeper {
 }
 
 /// Kills a child that was just made, and reaps it.
-pub(super) fn end(child: &Child) {
+pub(crate) fn end(child: &Child) {
     let _ = signal::send(child.pid.cast_signed(), libc::SIGKILL);
     let _ = wait_for(child.pid);
 }
 
 /// Waits for the child's report; an end of the pipe without one is a death.
-pub(super) fn wait_report(report: &OwnedFd, wait_max: Duration) -> Result<(), Failure> {
+pub(crate) fn wait_report(report: &OwnedFd, wait_max: Duration) -> Result<(), Failure> {
     let mut bytes = [0; REPORT_BYTES];
     match read_report(report.as_fd(), &mut bytes, wait_max) {
         Ok(REPORT_BYTES) => Failure::from_report(bytes),
@@ -299,7 +299,7 @@ pub(super) fn wait_report(report: &OwnedFd, wait_max: Duration) -> Result<(), Fa
 }
 
 /// How many bytes came before the end of the pipe; at most one report is written.
-pub(super) fn read_report(pipe: BorrowedFd<'_>, bytes: &mut [u8], wait_max: Duration) -> io::Result<usize> {
+pub(crate) fn read_report(pipe: BorrowedFd<'_>, bytes: &mut [u8], wait_max: Duration) -> io::Result<usize> {
     let deadline = Instant::now() + wait_max;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -36,9 +36,9 @@
 //! **The end.** When the daemon's end of the link closes, or the warden's pipe, the keeper exits, and as it is pid 1
 //! the kernel kills every zygote and cell. The same happens when the keeper is killed. The warden removes the cgroups.
 
-mod cells;
+pub(crate) mod cells;
 mod ids;
-mod outbox;
+pub(crate) mod outbox;
 mod zygote;
 
 use std::collections::HashMap;

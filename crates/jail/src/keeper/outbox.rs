@@ -10,7 +10,7 @@ use ringfence_sys::packet;
 use crate::limits::OUTBOX_MESSAGES_MAX;
 
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     socket: Option<OwnedFd>,
     waiting: VecDeque<(FromKeeper, Vec<OwnedFd>)>,
     /// The daemon has not taken anything for too long.
@@ -18,19 +18,19 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn connect(&mut self, socket: OwnedFd) {
+    pub(crate) fn connect(&mut self, socket: OwnedFd) {
         self.socket = Some(socket);
     }
 
-    pub(super) fn socket(&self) -> Option<&OwnedFd> {
+    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
         self.socket.as_ref()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub(super) fn push(&mut self, message: FromKeeper, fds: Vec<OwnedFd>) {
+    pub(crate) fn push(&mut self, message: FromKeeper, fds: Vec<OwnedFd>) {
         if self.waiting.len() >= OUTBOX_MESSAGES_MAX {
             self.overflowed = true;
             return;
@@ -39,7 +39,7 @@ impl Outbox {
     }
 
     /// Sends what can be sent; `false` where the daemon is gone or as good as gone.
-    pub(super) fn flush(&mut self) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &self.socket else { return true };
         while let Some((message, fds)) = self.waiting.front() {
             let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();

@@ -1,0 +1,236 @@
+//! Making sessions and taking them down.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use ringfence_frame::keeper::{FromKeeper, Meters};
+use ringfence_op::CellLimits;
+use ringfence_sys::signal;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::keeper::Keeper;
+use super::zygote::blocking_pair;
+use crate::keeper::cells::wait_report;
+use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, PROCESSES_OF_OTHERS};
+use crate::plan;
+use crate::step::StepName;
+use crate::steps::Failure;
+
+/// A session that lives, or is being taken down.
+pub(super) struct Cell {
+    pub(super) image: usize,
+    pub(super) id: u32,
+    /// The guard.
+    pub(super) pid: u32,
+    /// Our link to it; closing it ends the session.
+    pub(super) orders: Option<OwnedFd>,
+    /// Interpreters asked of it and not answered.
+    pub(super) asked: usize,
+    pub(super) folder: PathBuf,
+    pub(super) state: State,
+    /// When a guard that was let go must have ended.
+    pub(super) end_until: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Live,
+    /// The guard is told; its end is awaited.
+    Dying,
+    /// The guard ended without being asked to; the daemon has yet to say that it lets go.
+    Dead,
+    /// It never came to live, and nobody is to be told of its end.
+    Unborn,
+}
+
+struct Made {
+    cell: Cell,
+    control: OwnedFd,
+    workspace: OwnedFd,
+}
+
+/// Limits of every process of a session.
+pub(super) fn resource_limits(limits: &CellLimits, own_ids: bool) -> Vec<(u32, u64, u64)> {
+    let mut list = plan::resource_limits(limits, false);
+    for limit in list.iter_mut().filter(|limit| !own_ids && limit.resource == libc::RLIMIT_NPROC) {
+        limit.soft = limit.soft.saturating_add(PROCESSES_OF_OTHERS);
+        limit.hard = limit.soft;
+    }
+    let mut list: Vec<_> = list.into_iter().map(|limit| (limit.resource, limit.soft, limit.hard)).collect();
+    list.push((libc::RLIMIT_FSIZE, limits.workspace_bytes, limits.workspace_bytes));
+    list
+}
+
+impl Keeper {
+    pub(super) fn make_cell(&mut self, number: u64, image: u32) {
+        match self.try_make_cell(number, image as usize) {
+            Ok(made) => {
+                let message = FromKeeper::CellMade { cell: number, owner_id: made.cell.id, meters: Meters::default() };
+                self.guards.insert(made.cell.pid, number);
+                self.cells.insert(number, made.cell);
+                self.outbox.push(message, vec![made.control, made.workspace]);
+            }
+            Err(Failure { step, errno }) => {
+                self.outbox.push(FromKeeper::CellFailed { cell: number, step: step.number(), errno }, Vec::new());
+            }
+        }
+    }
+
+    fn try_make_cell(&mut self, number: u64, image: usize) -> Result<Made, Failure> {
+        let failure = |step, errno| Failure { step, errno };
+        if self.cells.contains_key(&number) {
+            return Err(failure(StepName::Number, libc::EEXIST));
+        }
+        if self.images.get(image).is_none() {
+            return Err(failure(StepName::Image, libc::ENOENT));
+        }
+        let id = self.ids.take().ok_or(failure(StepName::Id, libc::EAGAIN))?;
+        let mut folder = None;
+        let made = self.populate(number, image, id, &mut folder);
+        if made.is_err() && !self.cells.contains_key(&number) {
+            // Nothing runs under it.
+            self.ids.give_back(id);
+            if let Some(folder) = folder {
+                self.trash.take(&folder);
+            }
+        }
+        made
+    }
+
+    fn populate(
+        &mut self,
+        number: u64,
+        image_index: usize,
+        id: u32,
+        folder: &mut Option<PathBuf>,
+    ) -> Result<Made, Failure> {
+        let at = |step| move |error: io::Error| Failure::new(step, &error);
+        let image = self.images.get_mut(image_index).ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
+        let folders = self.place.session(id, &image.view.tmp_links).map_err(at(StepName::Folders))?;
+        *folder = Some(folders.root.clone());
+        let domains = match &image.rules {
+            Some(rules) => {
+                let domains = rules.domains(&[folders.workspace.as_fd(), folders.tmp.as_fd()]);
+                let domains = domains.map_err(at(StepName::Rules))?;
+                (domains.outer, domains.inner)
+            }
+            // In the tier none their places are taken by something that nobody looks at.
+            None => (copy(&self.null)?, copy(&self.null)?),
+        };
+        let (control, control_of_guard) = blocking_pair().map_err(at(StepName::Guard))?;
+        let (orders, orders_of_guard) = blocking_pair().map_err(at(StepName::Guard))?;
+        let (report, report_of_guard) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(at(StepName::Guard))?;
+        let fds: [BorrowedFd<'_>; 7] = [
+            control_of_guard.as_fd(),
+            orders_of_guard.as_fd(),
+            report_of_guard.as_fd(),
+            folders.workspace.as_fd(),
+            folders.tmp.as_fd(),
+            domains.0.as_fd(),
+            domains.1.as_fd(),
+        ];
+        let zygote = image.zygote.process.as_mut().filter(|zygote| zygote.ready);
+        let zygote = zygote.ok_or(Failure { step: StepName::Guard, errno: libc::EAGAIN })?;
+        let pid = zygote.fork(number, id, &fds).map_err(at(StepName::Guard))?;
+        drop(report_of_guard);
+        let mut cell = Cell {
+            image: image_index,
+            id,
+            pid,
+            orders: Some(orders),
+            asked: 0,
+            folder: folders.root,
+            state: State::Live,
+            end_until: None,
+        };
+        match wait_report(&report, CELL_STEPS_WAIT_MAX) {
+            Ok(()) => Ok(Made { cell, control, workspace: folders.workspace }),
+            Err(failure) => {
+                // It ends by itself, and is then forgotten.
+                let _ = cell.orders.take();
+                cell.state = State::Unborn;
+                cell.end_until = Some(Instant::now() + GUARD_END_WAIT_MAX);
+                self.guards.insert(pid, number);
+                self.cells.insert(number, cell);
+                Err(failure)
+            }
+        }
+    }
+
+    pub(super) fn destroy_cell(&mut self, number: u64) {
+        let Some(cell) = self.cells.get_mut(&number).filter(|cell| cell.state != State::Unborn) else {
+            self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
+            return;
+        };
+        match cell.state {
+            State::Live => {
+                cell.state = State::Dying;
+                let _ = cell.orders.take();
+                cell.end_until = Some(Instant::now() + GUARD_END_WAIT_MAX);
+            }
+            State::Dead => self.forget(number),
+            State::Dying | State::Unborn => {}
+        }
+    }
+
+    /// A guard has ended. One that ended as it should has left nothing behind.
+    pub(super) fn guard_ended(&mut self, pid: u32, status: i32) {
+        let Some(number) = self.guards.remove(&pid) else { return };
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        cell.orders = None;
+        if status != 0 {
+            let id = cell.id;
+            self.kill_left(id);
+        }
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        if cell.state == State::Live {
+            cell.state = State::Dead;
+            self.outbox.push(FromKeeper::CellDied { cell: number, status }, Vec::new());
+        } else {
+            self.forget(number);
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(cell) = self.cells.remove(&number) else { return };
+        self.trash.take(&cell.folder);
+        if self.who.sessions.is_some() {
+            remove_shared_memory(cell.id);
+        }
+        self.ids.give_back(cell.id);
+        if cell.state != State::Unborn {
+            self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
+        }
+        self.rest_zygote(cell.image);
+    }
+
+    /// Kills guards that have not ended in time.
+    pub(super) fn press_guards(&mut self) {
+        let now = Instant::now();
+        for cell in self.cells.values_mut() {
+            if cell.state != State::Dead && cell.end_until.is_some_and(|until| until <= now) {
+                cell.end_until = Some(now + GUARD_END_WAIT_MAX);
+                let _ = signal::send(cell.pid.cast_signed(), libc::SIGKILL);
+            }
+        }
+    }
+}
+
+fn copy(fd: &OwnedFd) -> Result<OwnedFd, Failure> {
+    fd.try_clone().map_err(|error| Failure::new(StepName::Guard, &error))
+}
+
+/// What a session has left in the machine's shared memory.
+fn remove_shared_memory(id: u32) {
+    let Ok(entries) = fs::read_dir("/dev/shm") else { return };
+    for entry in entries.flatten() {
+        if entry.metadata().is_ok_and(|found| found.uid() == id) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

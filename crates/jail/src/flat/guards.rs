@@ -1,0 +1,156 @@
+//! Speaking to guards, and what becomes of what a dead one leaves behind.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ringfence_frame::keeper::FromKeeper;
+use ringfence_frame::zygote::{FromZygote, ToZygote};
+use ringfence_sys::namespace::Namespaces;
+use ringfence_sys::process::{self, Forked, wait_for};
+use ringfence_sys::{ids, packet, signal};
+
+use super::cells::State;
+use super::keeper::Keeper;
+use super::zygote::hear;
+use crate::init::stat;
+use crate::limits::{FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
+
+/// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
+const WORKER_FDS: usize = 3;
+
+impl Keeper {
+    pub(super) fn spawn_worker(&mut self, number: u64, fds: &[OwnedFd]) {
+        let cell = self.cells.get_mut(&number).filter(|cell| cell.state == State::Live);
+        let sent = match cell {
+            None => Err(0),
+            Some(_) if fds.len() != WORKER_FDS => Err(libc::EINVAL),
+            Some(cell) if cell.asked >= FORKS_QUEUED_MAX => Err(libc::EAGAIN),
+            Some(cell) => {
+                let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+                let order = ToZygote::Fork { cell: number, cgroups: 0, id: cell.id }.encode();
+                let link = cell.orders.as_ref().ok_or(0);
+                link.and_then(|link| {
+                    packet::send(link.as_fd(), &order, &fds).map_err(|error| error.raw_os_error().unwrap_or(0))
+                })
+                .map(|()| cell.asked += 1)
+            }
+        };
+        if let Err(errno) = sent {
+            self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno }, Vec::new());
+        }
+    }
+
+    /// Takes what a guard says.
+    pub(super) fn hear_guard(&mut self, number: u64) {
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            let Some(cell) = self.cells.get_mut(&number) else { return };
+            let Some(link) = &cell.orders else { return };
+            let message = match hear(link) {
+                Ok(None) => return,
+                Ok(Some(message)) => message,
+                Err(_) => {
+                    // It is ending; its death is seen by whoever reaps it.
+                    cell.orders = None;
+                    for _ in 0..std::mem::take(&mut cell.asked) {
+                        self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno: 0 }, Vec::new());
+                    }
+                    return;
+                }
+            };
+            let told = match message {
+                FromZygote::Forked { pid, .. } => FromKeeper::WorkerStarted { cell: number, pid },
+                FromZygote::ForkFailed { errno, .. } => FromKeeper::WorkerFailed { cell: number, errno },
+                FromZygote::Died { pid, status } => FromKeeper::WorkerDied { cell: number, pid, status },
+                FromZygote::Ready => continue,
+            };
+            if !matches!(message, FromZygote::Died { .. }) {
+                cell.asked = cell.asked.saturating_sub(1);
+            }
+            self.outbox.push(told, Vec::new());
+        }
+    }
+
+    /// Kills what a guard that did not end as it should has left: by the session's id, and whatever came to us.
+    pub(super) fn kill_left(&mut self, id: u32) {
+        if self.who.sessions.is_some() {
+            self.kill_all_of(id);
+        }
+        self.kill_orphans();
+    }
+
+    /// `kill(-1)` as that id reaches all of its processes at once, and no other.
+    fn kill_all_of(&self, id: u32) {
+        match process::fork(&self.single, Namespaces::NONE) {
+            Ok(Forked::Child) => {
+                let became = ids::become_group(id).and_then(|()| ids::become_user(id));
+                // ESRCH: there was nobody.
+                let _ = became.and_then(|()| signal::send(-1, libc::SIGKILL));
+                process::exit_now(0)
+            }
+            Ok(Forked::Parent(child)) => drop(wait_for(child.pid)),
+            // No process can be made; the orphans are killed one by one.
+            Err(_) => {}
+        }
+    }
+
+    /// Kills whatever descends from this process by way of a child that it does not know.
+    pub(super) fn kill_orphans(&mut self) {
+        let zygotes =
+            self.images.iter().filter_map(|image| image.zygote.process.as_ref().map(|zygote| zygote.child.pid));
+        let known: HashSet<u32> = zygotes.chain(self.guards.keys().copied()).collect();
+        for _ in 0..ORPHAN_ROUNDS_MAX {
+            let left = orphans(std::process::id(), &known);
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
+            }
+            let mut ended = Vec::new();
+            while let Ok(Some(one)) = process::reap_any() {
+                ended.push(one);
+            }
+            self.early.extend(ended.into_iter().filter(|one| known.contains(&one.pid)));
+        }
+    }
+}
+
+/// Every process below `root` that is not below one of `known`.
+pub(super) fn orphans(root: u32, known: &HashSet<u32>) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (pid, parent) in processes().unwrap_or_default() {
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut found = Vec::new();
+    let mut todo = vec![root];
+    while let Some(parent) = todo.pop() {
+        for pid in children.remove(&parent).unwrap_or_default() {
+            if !known.contains(&pid) {
+                found.push(pid);
+                todo.push(pid);
+            }
+        }
+    }
+    found
+}
+
+/// Every process that is alive, and its parent.
+fn processes() -> io::Result<Vec<(u32, u32)>> {
+    let mut list = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(found) = fs::read(format!("/proc/{pid}/stat")).ok().and_then(|text| stat::parse(&text)) else {
+            continue;
+        };
+        if !matches!(found.state, b'Z' | b'X') {
+            list.push((pid, found.parent));
+        }
+        if list.len() >= PROCESSES_LISTED_MAX {
+            break;
+        }
+    }
+    Ok(list)
+}

@@ -1,0 +1,101 @@
+//! The keeper's outer process where sessions have no namespaces: it waits for the keeper's end, and ends and removes
+//! whatever that one has left.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ringfence_op::Tier;
+use ringfence_sys::namespace::Namespaces;
+use ringfence_sys::process::{self, Child, Forked, Single, wait_for};
+use ringfence_sys::{caps, signal};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::guards::orphans;
+use super::ids::Who;
+use super::keeper::Keeper;
+use super::place::Place;
+use super::{rules, trash};
+use crate::config::KeeperConfig;
+use crate::failure::{At, SetupFailure};
+use crate::limits::ORPHAN_ROUNDS_MAX;
+use crate::step::StepName;
+
+/// Starts the keeper and waits for its end. The process must have one thread.
+pub(crate) fn watch(socket: OwnedFd, config: KeeperConfig) -> Result<ExitCode, SetupFailure> {
+    let started = start(&socket, config).inspect_err(|failure| failure.send(socket.as_fd()));
+    // Now only the keeper holds this end: should it die, the daemon sees the end of the link at once.
+    drop(socket);
+    let (keeper, root, _life) = started?;
+    let ended = wait_for(keeper.pid);
+    end_all();
+    // The keeper has removed it, where it could.
+    let _ = trash::remove(&root);
+    Ok(match ended {
+        Ok(ended) if ended.status == 0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// The keeper, the folder of its sessions, and the pipe whose end tells it that this process is gone.
+fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<(Child, PathBuf, OwnedFd), SetupFailure> {
+    let nothing = String::new;
+    signal::default_all();
+    signal::block_all().at(StepName::KeeperSelf, nothing)?;
+    let single = Single::claim().at(StepName::OneThread, nothing)?;
+    if config.tier == Tier::Confined {
+        rules::check_floor()?;
+    }
+    let who = Who::find(config.id_base)?;
+    process::adopt_orphans().at(StepName::KeeperSelf, nothing)?;
+    let powers = who.capabilities();
+    if powers != 0 {
+        caps::bound(powers).at(StepName::BoundCapabilities, nothing)?;
+    }
+    caps::keep(powers).at(StepName::DropCapabilities, nothing)?;
+    let place = Place::make(&config.state_dir, who)?;
+    let root = place.root.clone();
+    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    match process::fork(&single, Namespaces::NONE).at(StepName::CloneKeeper, nothing)? {
+        Forked::Child => {
+            drop(life_of_warden);
+            match socket.try_clone() {
+                Ok(copy) => keep(copy, config, who, place, life),
+                Err(_) => process::exit_now(1),
+            }
+        }
+        Forked::Parent(child) => Ok((child, root, life_of_warden)),
+    }
+}
+
+/// The keeper's life, in the child.
+fn keep(socket: OwnedFd, config: KeeperConfig, who: Who, place: Place, life: OwnedFd) -> ! {
+    let code = match Keeper::new(config, who, place, life) {
+        Ok(mut keeper) => {
+            keeper.outbox.connect(socket);
+            i32::from(keeper.serve().is_err())
+        }
+        Err(failure) => {
+            failure.send(socket.as_fd());
+            1
+        }
+    };
+    process::exit_now(code)
+}
+
+/// Guards end their sessions when the keeper is gone; what is left then, of guards that were killed too, has come to
+/// this process.
+fn end_all() {
+    for _ in 0..ORPHAN_ROUNDS_MAX {
+        while let Ok(Some(_)) = process::reap_any() {}
+        let left = orphans(std::process::id(), &Default::default());
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
+        }
+        std::thread::sleep(crate::limits::CGROUP_REMOVE_PAUSE);
+    }
+}

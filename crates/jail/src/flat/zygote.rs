@@ -1,0 +1,227 @@
+//! The keeper's side of an image's zygote: starting it on the machine's own disk, forking guards.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ringfence_frame::PACKET_BYTES;
+use ringfence_frame::zygote::{FromZygote, ToZygote};
+use ringfence_sys::namespace::Namespaces;
+use ringfence_sys::process::{self, Child, Forked, Single, Strings};
+use ringfence_sys::{packet, signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde::Serialize;
+
+use super::place::Folders;
+use super::view::{self, View};
+use crate::config::{KeeperConfig, memfd};
+use crate::keeper::cells::{end, read_report};
+use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_DEATHS_KEPT_MAX};
+use crate::plan::{Step, c_string};
+use crate::step::StepName;
+use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+
+/// Read from fd 3 and run.
+const BOOTSTRAP: &str = "import os;exec(compile(os.fdopen(3).read(),'<zygote>','exec'))";
+/// Where the report pipe is until exec.
+const REPORT: i32 = 6;
+
+/// A running zygote.
+pub(super) struct Zygote {
+    pub(super) child: Child,
+    pub(super) link: OwnedFd,
+    pub(super) ready: bool,
+    /// Guards that ended while an answer was waited for.
+    pub(super) deaths: VecDeque<(u32, i32)>,
+}
+
+/// What every zygote is started with.
+pub(super) struct Starter {
+    pub(super) zygote_source: String,
+    pub(super) worker_source: String,
+    pub(super) guard_source: String,
+    pub(super) seccomp_hex: String,
+    pub(super) rlimits: Vec<(u32, u64, u64)>,
+    pub(super) keeper_id: u32,
+    pub(super) landlock: bool,
+}
+
+/// The zygote's configuration, as it reads it from fd 5.
+#[derive(Serialize)]
+struct ZygoteConfig<'a> {
+    worker_source: &'a str,
+    guard_source: &'a str,
+    preloads: &'a [String],
+    environment: BTreeMap<&'a str, String>,
+    /// The same for sessions, whose own folders are named as a cell would see them.
+    session_environment: BTreeMap<&'a str, &'a str>,
+    shell: &'a str,
+    seccomp_hex: &'a str,
+    rlimits: &'a [(u32, u64, u64)],
+    keeper_id: u32,
+    landlock: bool,
+}
+
+impl Starter {
+    pub(super) fn new(config: &KeeperConfig, filter: &[u8], keeper_id: u32, own_ids: bool, landlock: bool) -> Starter {
+        Starter {
+            zygote_source: config.zygote_source.clone(),
+            worker_source: config.worker_source.clone(),
+            guard_source: config.guard_source.clone(),
+            seccomp_hex: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
+            rlimits: super::cells::resource_limits(&config.limits, own_ids),
+            keeper_id,
+            landlock,
+        }
+    }
+
+    fn config(&self, view: &View, preloads: &[String], own: &Folders) -> io::Result<OwnedFd> {
+        let config = ZygoteConfig {
+            worker_source: &self.worker_source,
+            guard_source: &self.guard_source,
+            preloads,
+            environment: view
+                .environment
+                .iter()
+                .map(|(name, value)| (name.as_str(), view::in_folders(value, &own.root)))
+                .collect(),
+            session_environment: view.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            shell: view.shell.to_str().ok_or(io::ErrorKind::InvalidInput)?,
+            seccomp_hex: &self.seccomp_hex,
+            rlimits: &self.rlimits,
+            keeper_id: self.keeper_id,
+            landlock: self.landlock,
+        };
+        memfd("zygote-config", &serde_json::to_vec(&config)?)
+    }
+}
+
+impl Zygote {
+    pub(super) fn start(
+        single: &Single,
+        null: &OwnedFd,
+        starter: &Starter,
+        view: &View,
+        preloads: &[String],
+        own: Folders,
+    ) -> Result<Zygote, Failure> {
+        let at = |error: io::Error| Failure::new(StepName::StartZygote, &error);
+        let python = view.python.as_deref().ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
+        let python = c_string(python).map_err(|error| at(error.into()))?;
+        let bootstrap = CString::new(BOOTSTRAP).map_err(|error| at(error.into()))?;
+        let arguments = Strings::new(vec![python.clone(), c"-u".to_owned(), c"-c".to_owned(), bootstrap]);
+        let value = |value: &str| view::in_folders(value, &own.root);
+        let lines = view.environment.iter().map(|(name, text)| CString::new(format!("{name}={}", value(text))));
+        let environment = Strings::new(lines.collect::<Result<_, _>>().map_err(|error| at(error.into()))?);
+        let source = memfd("zygote", starter.zygote_source.as_bytes()).map_err(at)?;
+        let config = starter.config(view, preloads, &own).map_err(at)?;
+        let (link, link_of_zygote) = blocking_pair().map_err(at)?;
+        let (report, report_of_zygote) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(at)?;
+        let errors = rustix::stdio::stderr();
+        let plan = [
+            Step::ChangeFolder(c_string(&own.root.join("workspace")).map_err(|error| at(error.into()))?),
+            Step::Descriptors,
+        ];
+        let hands = Hands {
+            doors: &[],
+            stay: &[
+                (null.as_fd(), false),
+                (errors, false),
+                (errors, false),
+                (source.as_fd(), false),
+                (link_of_zygote.as_fd(), false),
+                (config.as_fd(), false),
+                (report_of_zygote.as_fd(), true),
+            ],
+            report_number: REPORT,
+            report: report_of_zygote.as_fd(),
+            filter: None,
+        };
+        match process::fork(single, Namespaces::NONE).map_err(at)? {
+            Forked::Child => {
+                steps::run_or_exit(&plan, &hands);
+                // The keeper's mask would be inherited; that it cannot be set is not known to happen.
+                let _ = signal::unblock_all();
+                let error = process::exec(&python, &arguments, &environment);
+                steps::fail(Failure::new(StepName::ExecPython, &error), None, REPORT)
+            }
+            Forked::Parent(child) => {
+                drop(report_of_zygote);
+                let mut bytes = [0; REPORT_BYTES];
+                let outcome = match read_report(report.as_fd(), &mut bytes, CELL_STEPS_WAIT_MAX) {
+                    // Closed by exec.
+                    Ok(0) => Ok(()),
+                    Ok(_) => Failure::from_report(bytes),
+                    Err(error) => Err(at(error)),
+                };
+                match outcome {
+                    Ok(()) => Ok(Zygote { child, link, ready: false, deaths: VecDeque::new() }),
+                    Err(failure) => {
+                        end(&child);
+                        Err(failure)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has a guard forked, and waits for its process id.
+    pub(super) fn fork(&mut self, cell: u64, id: u32, fds: &[BorrowedFd<'_>]) -> io::Result<u32> {
+        packet::send(self.link.as_fd(), &ToZygote::Fork { cell, cgroups: 0, id }.encode(), fds)?;
+        let deadline = Instant::now() + CELL_STEPS_WAIT_MAX;
+        loop {
+            match self.hear()? {
+                Some(FromZygote::Forked { cell: of, pid }) if of == cell => return Ok(pid),
+                Some(FromZygote::ForkFailed { cell: of, errno }) if of == cell => {
+                    return Err(io::Error::from_raw_os_error(errno));
+                }
+                Some(FromZygote::Died { pid, status }) => {
+                    if self.deaths.len() < GUARD_DEATHS_KEPT_MAX {
+                        self.deaths.push_back((pid, status));
+                    }
+                }
+                Some(_) => {}
+                None => wait_readable(&self.link, deadline.saturating_duration_since(Instant::now()))?,
+            }
+        }
+    }
+
+    /// One message; `None` where there is none now.
+    pub(super) fn hear(&self) -> io::Result<Option<FromZygote>> {
+        hear(&self.link)
+    }
+}
+
+/// One message of a zygote or a guard; `None` where there is none now. The end of the link, and nonsense, are errors.
+pub(super) fn hear(link: &OwnedFd) -> io::Result<Option<FromZygote>> {
+    let mut buffer = [0; PACKET_BYTES];
+    match packet::receive(link.as_fd(), &mut buffer) {
+        Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok((length, _)) => FromZygote::decode(buffer.get(..length).unwrap_or_default())
+            .map(Some)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn wait_readable(link: &OwnedFd, left: Duration) -> io::Result<()> {
+    if left.is_zero() {
+        return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+    }
+    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(link, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The other end blocks, as a program of one thread that waits for orders wants it; ours never does.
+pub(super) fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = packet::pair()?;
+    rustix::fs::fcntl_setfl(&theirs, rustix::fs::OFlags::empty())?;
+    Ok((ours, theirs))
+}
