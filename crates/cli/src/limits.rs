@@ -26,6 +26,8 @@ pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
 pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);
 /// How long work that blocks (a file that is being read) may go on after everything else has ended.
 pub(crate) const RUNTIME_END_MAX: Duration = Duration::from_secs(2);
+/// Lines of earlier entries that the shell keeps in its history.
+pub(crate) const HISTORY_LINES_MAX: usize = 1000;
 /// How long a server that was started for one command may take to end; then it is killed.
 pub(crate) const EMBEDDED_END_MAX: Duration = Duration::from_secs(30);
 /// The longest line that such a server says before it is ready, bytes.

@@ -26,6 +26,7 @@ mod ready;
 mod serve;
 mod served;
 mod settings;
+mod shell;
 mod tenancy;
 mod token;
 

@@ -8,9 +8,10 @@ mod exec;
 mod fetch;
 mod files;
 mod mcp;
-mod outcome;
+pub(crate) mod outcome;
 mod run;
 mod session;
+mod shell;
 mod source;
 mod transfer;
 
@@ -30,6 +31,7 @@ type Line = fn() -> Command;
 const COMMANDS: &[(Line, Run)] = &[
     (run::command, run::run),
     (exec::command, exec::run),
+    (shell::command, shell::run),
     (session::command, session::run),
     (files::command, files::run),
     (mcp::command, mcp::run),
