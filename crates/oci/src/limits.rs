@@ -48,10 +48,8 @@ pub const RETRY_WAIT: Duration = Duration::from_millis(500);
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long a connection may take to be made.
 pub const CONNECT_MAX: Duration = Duration::from_secs(20);
-/// How long a registry may take to begin its answer.
-pub const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// How long a registry may send nothing in the middle of an answer.
-pub const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long a registry may send nothing, before its answer or in the middle of one.
+pub const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a whole pull may take.
 pub const PULL_MAX: Duration = Duration::from_secs(3600);
 /// The largest file of registry credentials, bytes.

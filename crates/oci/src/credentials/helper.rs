@@ -1,5 +1,6 @@
 //! Credential helpers: `docker-credential-NAME get`, the registry on its input, JSON on its output.
 
+use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -21,8 +22,12 @@ struct Answer {
     secret: Zeroizing<String>,
 }
 
-/// What the helper knows of this registry; `None` where it knows nothing.
+/// What the helper of that name in PATH knows of this registry; `None` where it knows nothing.
 pub(super) fn get(name: &str, registry: &str) -> Result<Option<Login>, OciError> {
+    get_from(&std::env::var_os("PATH").unwrap_or_default(), name, registry)
+}
+
+fn get_from(path: &OsStr, name: &str, registry: &str) -> Result<Option<Login>, OciError> {
     let failed = |why: String| OciError::Helper {
         program: format!("docker-credential-{}", shown(name.as_bytes())),
         host: registry.to_owned(),
@@ -33,7 +38,7 @@ pub(super) fn get(name: &str, registry: &str) -> Result<Option<Login>, OciError>
         return Err(failed("its name is not well formed".to_owned()));
     }
     let program =
-        in_path(&format!("docker-credential-{name}")).ok_or_else(|| failed("it is not in PATH".to_owned()))?;
+        in_path(path, &format!("docker-credential-{name}")).ok_or_else(|| failed("it is not in PATH".to_owned()))?;
     let mut child = Command::new(program)
         .arg("get")
         .current_dir("/")
@@ -68,9 +73,8 @@ pub(super) fn get(name: &str, registry: &str) -> Result<Option<Login>, OciError>
 }
 
 /// An absolute path, so that no folder that programs are started in counts.
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
+fn in_path(path: &OsStr, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
@@ -106,5 +110,44 @@ fn converse(child: &mut Child, registry: &str) -> Result<(bool, Zeroizing<Vec<u8
             return Err(format!("it took longer than {} s", HELPER_MAX.as_secs()));
         }
         std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// What a helper of that script answers.
+    fn asked(script: &str) -> Result<Option<Login>, OciError> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("docker-credential-mine");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        get_from(folder.path().as_os_str(), "mine", "r.example")
+    }
+
+    #[test]
+    fn a_helper_is_asked_and_understood() {
+        let given = asked(r#"read host; echo "{\"ServerURL\": \"x\", \"Username\": \"$1 $host\", \"Secret\": \"s\"}""#);
+        assert!(
+            matches!(given.unwrap(), Some(Login::Password { user, secret }) if user == "get r.example" && *secret == "s")
+        );
+        let token = asked(r#"echo '{"Username": "<token>", "Secret": "t"}'"#);
+        assert!(matches!(token.unwrap(), Some(Login::Identity(secret)) if *secret == "t"));
+        let unknown = asked("echo credentials not found in native keychain; exit 1");
+        assert!(unknown.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_helper_that_fails_is_told_without_its_words() {
+        let flood = format!("exec head -c {} /dev/zero", HELPER_BYTES_MAX + 1);
+        for script in ["echo geheim; exit 3", "echo geheim", "kill -9 $$", flood.as_str()] {
+            let Err(error) = asked(script) else { panic!("believed: {script}") };
+            assert!(!format!("{error} {error:?}").contains("geheim"), "{error}");
+        }
+        for name in ["", "../x", "a/b", "a b", "a;b", "missing"] {
+            assert!(get_from(OsStr::new("/usr/bin"), name, "r.example").is_err(), "{name}");
+        }
     }
 }

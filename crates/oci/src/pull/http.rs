@@ -101,9 +101,9 @@ impl Http {
                 .user_agent(concat!("ringfence/", env!("CARGO_PKG_VERSION")))
                 .max_response_header_size(ANSWER_HEAD_BYTES_MAX)
                 .timeout_connect(Some(CONNECT_MAX))
-                .timeout_send_request(Some(options.answer_max))
-                .timeout_recv_response(Some(options.answer_max))
-                .timeout_per_read(Some(options.pause_max.max(options.answer_max)))
+                .timeout_send_request(Some(options.pause_max))
+                .timeout_recv_response(Some(options.pause_max))
+                .timeout_per_read(Some(options.pause_max))
                 .tls_config(tls.clone())
         };
         let agent = Agent::new_with_config(config().build());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::blobs::read_bounded;
 use crate::document::{ACCEPTED, Descriptor};
-use crate::limits::{ANSWER_MAX, DOCUMENT_BYTES_MAX, IMAGE_BYTES_MAX, PAUSE_MAX, PULL_MAX, RETRY_WAIT};
+use crate::limits::{DOCUMENT_BYTES_MAX, IMAGE_BYTES_MAX, PAUSE_MAX, PULL_MAX, RETRY_WAIT};
 use crate::resolve::{self, Source, Wish};
 use crate::{Blobs, Credentials, Digest, Found, OciError, Platform, Progress, Reference};
 use auth::Access;
@@ -39,9 +39,7 @@ pub struct PullOptions {
     pub roots: Option<PathBuf>,
     /// How long all of it may take.
     pub total_max: Duration,
-    /// How long a registry may take to begin an answer.
-    pub answer_max: Duration,
-    /// How long it may send nothing in the middle of one.
+    /// How long a registry may send nothing, before an answer or in the middle of one.
     pub pause_max: Duration,
     /// The wait before a request is tried again; it doubles each time.
     pub retry_wait: Duration,
@@ -56,7 +54,6 @@ impl Default for PullOptions {
             plain_loopback: true,
             roots: None,
             total_max: PULL_MAX,
-            answer_max: ANSWER_MAX,
             pause_max: PAUSE_MAX,
             retry_wait: RETRY_WAIT,
         }
