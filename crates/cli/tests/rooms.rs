@@ -100,6 +100,7 @@ fn every_bound_stands_in_the_documents() {
         "jail",
         "listen",
         "mcp",
+        "oci",
         "secret",
         "server",
         "session",
