@@ -35,7 +35,7 @@ pub(crate) struct ServeArguments {
 }
 
 /// The one variable that is no setting.
-const CONFIG_VARIABLE: &str = "RINGFENCE_CONFIG";
+pub(crate) const CONFIG_VARIABLE: &str = "RINGFENCE_CONFIG";
 
 /// Below the options of `serve --help`.
 const SERVE_AFTER: &str = "\

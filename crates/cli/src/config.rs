@@ -165,7 +165,8 @@ fn image_name(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-fn state_dir(values: &Values) -> anyhow::Result<PathBuf> {
+/// Where images are kept.
+pub(crate) fn state_dir(values: &Values) -> anyhow::Result<PathBuf> {
     if let Some(path) = values.text("state-dir") {
         return std::path::absolute(path).with_context(|| format!("the state folder {path}"));
     }

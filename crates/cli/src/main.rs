@@ -20,6 +20,7 @@ mod doctor;
 mod embedded;
 mod failure;
 mod gate;
+mod image;
 mod limits;
 mod progress;
 mod ready;

@@ -21,7 +21,11 @@ impl Teller {
         Teller { bar: decorated().then(ProgressBar::new_spinner) }
     }
 
-    fn say(&self, text: &str) {
+    /// A line that stays.
+    pub(crate) fn say(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            return bar.println(format!("ringfence: {text}"));
+        }
         // Nobody reads where it cannot be written; the build goes on.
         let _ = writeln!(std::io::stderr(), "ringfence: {text}");
     }
@@ -51,6 +55,29 @@ impl Progress for Teller {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
         bar.set_message(format!("{unit}: {what}"));
+    }
+}
+
+impl ringfence_oci::Progress for Teller {
+    fn step(&mut self, what: &str, total: Option<u64>) {
+        let Some(bar) = &self.bar else { return self.say(what) };
+        let template = match total {
+            Some(_) => "[{bar:30}] {bytes}/{total_bytes} {msg} ({elapsed})",
+            None => "{spinner} {bytes} {msg} ({elapsed})",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_position(0);
+        bar.set_length(total.unwrap_or_default());
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(TICK);
+    }
+
+    fn bytes(&mut self, done: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
     }
 }
 

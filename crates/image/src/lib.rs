@@ -105,6 +105,17 @@ pub fn remove(store: &Store, image: &str, progress: &mut dyn Progress) -> Result
     store.lock(progress)?.remove(image)
 }
 
+/// Gives an image a further name; an image that had it loses it.
+///
+/// # Errors
+/// When there is no such image, or the name cannot be one.
+pub fn tag(store: &Store, image: &str, name: &str, progress: &mut dyn Progress) -> Result<Entry, ImageError> {
+    let locked = store.lock(progress)?;
+    let entry = store.find(image)?;
+    locked.name(name, &entry.manifest.id)?;
+    store.find(&entry.manifest.id)
+}
+
 /// Takes away every image without a name that is not in use, and what unfinished builds have fetched.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 //! images/<id>/                 an image; its manifest.json is written last, before the folder gets its name
 //! images/.building-<pid>/      an image on its way; swept by whoever holds the lock next
 //! images/.removing-<id>/       an image on its way out; swept likewise
+//! images/.blobs/               compressed layers of OCI images, each once
 //! images/.wheels-<platform>/   fetched wheels, kept until the image stands: a broken download goes on from here
 //! ```
 //!
@@ -77,6 +78,15 @@ impl Store {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.images
+    }
+
+    /// Where compressed layers are kept, for whoever knows their format; made if it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn blobs(&self) -> Result<PathBuf, ImageError> {
+        self.make()?;
+        Ok(self.images.join(".blobs"))
     }
 
     /// Everything in it, in the order of the folders' names.
@@ -177,14 +187,15 @@ impl Store {
         ImageError::Unknown { image: image.to_owned(), images: self.images.clone() }
     }
 
+    fn make(&self) -> Result<(), ImageError> {
+        // Not to be listed by others: an image may hold files that everybody may read.
+        let mut folder = fs::DirBuilder::new();
+        folder.recursive(true).mode(0o711).create(&self.images).map_err(ImageError::file("create", &self.images))
+    }
+
     /// Takes the lock, and sweeps what dead writers left.
     pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<Locked, ImageError> {
-        // Not to be listed by others: an image may hold files that are readable, and worse, by everybody.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(&self.images)
-            .map_err(ImageError::file("create", &self.images))?;
+        self.make()?;
         // Absolute, since the paths in it are used from other folders; what is seen in cells is at a place of its own.
         let images = self.images.canonicalize().map_err(ImageError::file("resolve", &self.images))?;
         let lock = take_lock(&images, progress)?;

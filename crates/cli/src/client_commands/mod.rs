@@ -36,6 +36,7 @@ const COMMANDS: &[(Line, Run)] = &[
     (files::command, files::run),
     (mcp::command, mcp::run),
     (crate::doctor::command, crate::doctor::run),
+    (crate::image::command, crate::image::run),
     (crate::check::command, crate::check::run),
     (crate::bench::command, crate::bench::run),
     (crate::attack::command, crate::attack::run),
