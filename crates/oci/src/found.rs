@@ -19,7 +19,8 @@ pub struct Found {
     pub config: ImageConfig,
     /// Lowest first.
     pub layers: Vec<Layer>,
-    /// The names that the source gives it, as written there (`name:tag`); may be empty.
+    /// The names that the source gives it, as written there (`name:tag`); may be empty. Of an archive's those that are
+    /// of visible letters of ASCII; a pull's are the reference and the one with its digest.
     pub names: Vec<String>,
 }
 

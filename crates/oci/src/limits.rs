@@ -76,3 +76,5 @@ pub const ROOTS_BYTES_MAX: u64 = 16 << 20;
 pub const ANSWER_HEAD_BYTES_MAX: usize = 64 << 10;
 /// Schemes and parameters of one challenge for credentials.
 pub const CHALLENGE_PARAMETERS_MAX: usize = 64;
+/// The longest name of an image in an archive that is believed, bytes.
+pub const IMAGE_NAME_BYTES_MAX: usize = 512;

@@ -145,6 +145,15 @@ fn of_several_images_one_must_be_named() {
 }
 
 #[test]
+fn names_that_nobody_could_type_are_not_believed() {
+    let image = here("x");
+    for name in ["a\nb", "a b", "\u{1b}[31mred", "", &"n".repeat(513)] {
+        let content = archive(&layout(index(&[listed(&image, named(name))]), &image.blobs()));
+        assert_eq!(import_tar(&content, None).unwrap().1.names, [""; 0], "{name:?}");
+    }
+}
+
+#[test]
 fn an_index_is_resolved_to_this_machine() {
     let (arch, other) = architectures();
     let (mine, theirs) = (here("mine"), image(other, &[small("theirs")]));

@@ -196,6 +196,12 @@ fn owners_are_kept_shifted_or_dropped() {
             (metadata.uid(), metadata.gid())
         };
         assert_eq!((owner("a/file"), owner("far"), owner("link"), owner("a")), (file, far, link, folder), "{owners:?}");
+        let root = home.root().metadata().unwrap();
+        assert_eq!(
+            ((root.uid(), root.gid()), root.mode() & 0o7777),
+            (folder, 0o755),
+            "the root, which no layer describes"
+        );
         if owners == Owners::Keep {
             assert_eq!(owner("pax"), (5, 6));
         }

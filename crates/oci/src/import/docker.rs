@@ -58,7 +58,8 @@ pub(super) fn image(
     };
     let digest = kept.keep(&content)?;
     let found = resolve::parts(kept, digest, &manifest, wish, progress)?;
-    Ok(Found { names: saved.repo_tags.clone().unwrap_or_default(), ..found })
+    let names = saved.repo_tags.iter().flatten().filter(|name| names::is_plain(name)).cloned().collect();
+    Ok(Found { names, ..found })
 }
 
 fn size(kept: &Kept<'_>, digest: &Digest) -> Result<u64, OciError> {

@@ -3,6 +3,7 @@
 use super::digest_like;
 use crate::document::Descriptor;
 use crate::error::shown;
+use crate::limits::IMAGE_NAME_BYTES_MAX;
 use crate::{OciError, Reference};
 
 /// What belongs together: one image, maybe for several platforms, with its names.
@@ -15,7 +16,7 @@ pub(super) fn groups(listed: &[Descriptor]) -> Vec<Group> {
         let name = ["io.containerd.image.name", "org.opencontainers.image.ref.name"]
             .into_iter()
             .find_map(|key| descriptor.annotation(key))
-            .filter(|name| !name.is_empty());
+            .filter(|name| is_plain(name));
         let is_same = |(_, members): &&mut Group| members.iter().all(|member| member.digest == descriptor.digest);
         let belongs = |(names, members): &&mut Group| match name {
             Some(name) => names.iter().any(|known| known == name),
@@ -63,6 +64,11 @@ fn shown_names(groups: &[Group]) -> Vec<String> {
         (None, None) => String::new(),
     };
     groups.iter().map(name).collect()
+}
+
+/// Whether a name can be told, kept and typed: visible letters of ASCII alone, and not too many.
+pub(super) fn is_plain(name: &str) -> bool {
+    (1..=IMAGE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Whether two names mean the same: as written, or with Docker's defaults filled in.

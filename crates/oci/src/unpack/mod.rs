@@ -93,7 +93,7 @@ impl Unpacked {
 }
 
 /// Unpacks an image into `into`, which must not exist; its parent must be nobody else's to write. When it returns,
-/// all is on the disk.
+/// all is on the disk. A root that no layer describes has mode 0755 and is the image's root's.
 ///
 /// # Errors
 /// [`OciError::Entry`] names what was refused, [`OciError::Write`] what could not be written. Nothing is outside of
@@ -109,8 +109,11 @@ pub fn unpack(
     DirBuilder::new().mode(0o700).create(into).map_err(OciError::file("create the folder", into))?;
     let mut unpacked = Unpacked::default();
     let mut layers = found.layers.iter();
-    let done = layers
-        .try_for_each(|layer| unpack_layer(layer, blobs, into, owners, limits, &mut unpacked, progress))
+    let done = Folder::open(into)
+        .and_then(|folder| Writer::new(&folder, owners, limits, &mut unpacked).root())
+        .and_then(|()| {
+            layers.try_for_each(|layer| unpack_layer(layer, blobs, into, owners, limits, &mut unpacked, progress))
+        })
         .and_then(|()| sync(into));
     match done {
         Ok(()) => Ok(unpacked),

@@ -81,6 +81,12 @@ impl<'a> Writer<'a> {
         Writer { root, owners, limits, unpacked, made: Made::new(), times: Vec::new(), last: None }
     }
 
+    /// What the root is unless a layer says otherwise.
+    pub(super) fn root(&self) -> Result<(), OciError> {
+        let described = self.ids(0, 0).and_then(|owner| describe_root(self.root.fd(), owner));
+        described.map_err(|refused| refused.named(b"."))
+    }
+
     pub(super) fn layer<R: Read>(&mut self, tape: &mut Tape<R>) -> Result<(), OciError> {
         while let Some(entry) = tape.next()? {
             self.unpacked.entries += 1;
@@ -326,6 +332,13 @@ impl<'a> Writer<'a> {
             _ => Err(why("its owner is no id of this machine")),
         }
     }
+}
+
+fn describe_root(root: BorrowedFd<'_>, owner: Option<(Uid, Gid)>) -> Done {
+    if let Some((uid, gid)) = owner {
+        fs::fchown(root, Some(uid), Some(gid)).map_err(failed("give the folder to its owner"))?;
+    }
+    fs::fchmod(root, Mode::from_raw_mode(0o755)).map_err(failed("set the mode of the folder"))
 }
 
 /// Copies the content of an entry; what lies between the runs of a sparse file stays a hole.
