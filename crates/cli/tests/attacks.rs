@@ -1,11 +1,12 @@
-//! The attacks of `security/` against the real server: every one is held, as root and as an ordinary user.
+//! The attacks of `security/` against the real server: every one is held, as root, as an ordinary user,
+//! and in a container.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Mutex, PoisonError};
 
 use ringfence_attack::catalogue;
-use ringfence_testkit::{ServerOptions, User};
+use ringfence_testkit::{Container, ServerOptions, User};
 
 /// The id of `nobody`, an ordinary user of every machine.
 const NOBODY: u32 = 65_534;
@@ -32,4 +33,11 @@ fn every_attack_is_held_as_an_ordinary_user() {
     let options = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence"));
     let root = rustix::process::geteuid().is_root();
     every_attack_is_held(if root { options.user(User::Other(NOBODY)) } else { options });
+}
+
+/// With a masked `/proc` and without `pivot_root`: cells there hold as they do elsewhere.
+#[test]
+fn every_attack_is_held_in_a_container_with_sys_admin() {
+    let container = Container::new().capability("SYS_ADMIN");
+    every_attack_is_held(ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).container(container));
 }

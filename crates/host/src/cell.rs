@@ -12,8 +12,10 @@ use ringfence_sys::process::wait_for;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
+use crate::attempt::Tried;
 use crate::facts::Facts;
 use crate::limits::TRIAL_WAIT_MAX;
+use crate::report;
 use crate::tier::Missing;
 
 /// How the trial went.
@@ -65,7 +67,14 @@ pub(crate) fn missing(facts: &Facts) -> Result<(), Vec<Missing>> {
     match &facts.cell {
         CellTrial::Works { .. } => Ok(()),
         CellTrial::Untried => Err(vec![Missing::new("nobody has tried to make a cell", "run `ringfence doctor`")]),
-        CellTrial::Failed(missing) => Err(vec![missing.clone()]),
+        // Without user namespaces there are no cells, whichever step it was that noticed.
+        CellTrial::Failed(missing) => Err(vec![match facts.namespaces.user {
+            Tried::Refused(errno) => Missing::new(
+                format!("no user namespace can be made: {}", missing.what),
+                report::lift_user_namespaces(facts, errno),
+            ),
+            _ => missing.clone(),
+        }]),
     }
 }
 

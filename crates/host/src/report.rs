@@ -60,7 +60,7 @@ fn user_namespaces(facts: &Facts) -> Row {
 }
 
 /// Whichever setting stands in the way.
-fn lift_user_namespaces(facts: &Facts, errno: i32) -> String {
+pub(crate) fn lift_user_namespaces(facts: &Facts, errno: i32) -> String {
     let limits = &facts.user_namespace_limits;
     let privileged = facts.user.capabilities.contains(&"SYS_ADMIN");
     if limits.max_user_namespaces == Some(0) || errno == libc::ENOSPC {

@@ -248,11 +248,11 @@ impl Container {
                 rules.push(refuse(&[what], 1));
             }
         }
-        json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": [ARCHITECTURE], "syscalls": rules})
+        json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": ARCHITECTURES, "syscalls": rules})
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
+const ARCHITECTURES: [&str; 3] = ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"];
 #[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
+const ARCHITECTURES: [&str; 2] = ["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"];
