@@ -42,7 +42,11 @@ const SERVE_AFTER: &str = "\
 Every option can be given as a variable (RINGFENCE_MAX_SESSIONS=10) or in the file of --config, one `name = value` \
 each. The command line counts before variables, these before the file, the file before the defaults.
 
-BYTES take KiB, MiB, GiB. Exit status: 0 after a shutdown that was asked for, 1 the server failed, 2 the configuration \
+BYTES take KiB, MiB, GiB.
+
+Example: ringfence serve --listen 127.0.0.1:8080 --max-sessions 50
+
+Exit status: 0 after a shutdown that was asked for, 1 the server failed, 2 the configuration \
 is wrong, 3 there is no image, 4 this machine does not let sessions be isolated, 5 the keeper died.";
 
 /// Reads the command line; on a wrong one, or where help is asked for, it answers and ends the process.
@@ -105,7 +109,8 @@ pub(crate) fn unknown_variables() -> Vec<String> {
     names.filter(|name| name.starts_with("RINGFENCE_") && !is_known(name)).collect()
 }
 
-fn command() -> Command {
+/// The whole command line.
+pub(crate) fn command() -> Command {
     Command::new("ringfence")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs untrusted, model-written code for LLM gateways, each session in a cell that the kernel holds")

@@ -51,7 +51,7 @@ fn attack(matches: &ArgMatches) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    let Connection { base_url, token } = Connection::of(matches)?;
+    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
     let json = matches.get_flag("json");
     let report = ringfence_attack::run(&base_url, token.map(|token| token.expose().to_owned()), &attacks, |finding| {
         if !json {

@@ -58,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn bench(matches: &ArgMatches) -> anyhow::Result<bool> {
     use std::io::Write;
 
-    let Connection { base_url, token } = Connection::of(matches)?;
+    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
     let number = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
     let options = Options {
         base_url,

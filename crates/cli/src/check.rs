@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 async fn check(matches: &ArgMatches) -> anyhow::Result<bool> {
-    let Connection { base_url, token } = Connection::of(matches)?;
+    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
     let only = matches.get_many::<String>("only").into_iter().flatten().cloned().collect();
     let options = Options { token, strict: matches.get_flag("strict"), only, ..Options::new(base_url) };
     let format = match matches.get_one::<String>("format") {

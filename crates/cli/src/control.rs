@@ -15,7 +15,7 @@ pub(crate) const VARIABLES: &[&str] = &[local::DATABASE_VARIABLE, client::URL_VA
 
 /// Below the commands of `control --help`.
 const AFTER: &str = "\
-A minute to the first grant:
+Example, a minute to the first grant:
   ringfence control init --folder control
   ringfence control serve --folder control --issuer https://control.example --audience https://gate.example &
   export RINGFENCE_CONTROL_TOKEN_FILE=control/admin-token
@@ -23,7 +23,9 @@ A minute to the first grant:
   ringfence control tokens create --kind gateway --name otari --out gateway-token
 
 `init`, `serve` and `backup` work on the folder and the database; all others speak to a control plane by its URL. \
-docs/control.md says more.";
+docs/control.md says more.
+
+Exit status: 0 done, 1 it failed or was refused, 2 wrong arguments.";
 
 /// The command line.
 pub(crate) fn command() -> Command {

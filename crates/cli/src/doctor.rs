@@ -21,6 +21,8 @@ const AFTER: &str = "\
 Exit status: 0 the host offers a tier that is at least as strong as --tier-min, or none was asked for; 1 it could not \
 be looked at; 2 the command line is wrong; 4 it offers no such tier.
 
+Example: ringfence doctor --json
+
 Run it as the user who is to run `ringfence serve`, and where it is to run: in the same container or unit.";
 
 /// Its line of the command line.

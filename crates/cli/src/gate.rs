@@ -21,6 +21,9 @@ A key for session ids: `head -c 32 /dev/urandom | basenc --base64url | tr -d = >
 gate of a deployment has the same file. The grants, the headers and the usage records are in docs/grant.md and \
 docs/gate.md.
 
+Example: ringfence gate --listen 0.0.0.0:8081 --issuer https://control.example --audience https://gate.example \
+--keys http://127.0.0.1:8090/.well-known/jwks.json --id-keys-file id-keys --backend b1=http://10.0.0.1:8080
+
 Exit status: 0 after a shutdown that was asked for, 1 the gate failed, 2 the configuration is wrong.";
 
 /// The command line.

@@ -103,7 +103,7 @@ async fn what_cannot_be_run_is_told_apart_from_what_failed() {
         (fake.url(), vec!["run", "none.py"], "none.py"),
         (fake.url(), vec!["run", "-", "--input", "none.csv"], "none.csv"),
         (fake.url(), vec!["exec", "no-such-session", "pass"], "not found"),
-        ("https://127.0.0.1:1", vec!["exec", "s", "pass"], "TLS"),
+        ("https://127.0.0.1:1", vec!["exec", "s", "pass"], "cannot connect to 127.0.0.1:1"),
     ] {
         let output = ringfence(folder.path(), url, &arguments, "pass").await;
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {output:?}");

@@ -15,6 +15,7 @@ use crate::limits::{
     ATTEMPTS_MAX, CAPACITY_PAUSE, ERROR_BYTES_MAX, JSON_BYTES_MAX, PATIENCE_DEFAULT, RETRY_PAUSE, TIMEOUT_DEFAULT,
 };
 use crate::refusal::refusal;
+use crate::tls::Roots;
 use crate::transport::{Bounded, Transport, read, within};
 use crate::{
     BaseUrl, BearerToken, ClientError, Health, Lease, LeaseOptions, Session, SessionHandle, TransportError, body,
@@ -36,6 +37,7 @@ pub struct ClientBuilder {
     token: Option<BearerToken>,
     timeout: Duration,
     patience: Duration,
+    roots: Roots,
 }
 
 impl ClientBuilder {
@@ -44,6 +46,15 @@ impl ClientBuilder {
     pub fn token(mut self, token: BearerToken) -> Self {
         self.token = Some(token);
         self
+    }
+
+    /// Believes servers whose certificates lead to one of these (PEM), besides those of the public authorities.
+    ///
+    /// # Errors
+    /// [`ClientError::Certificates`] when the text is no PEM, or holds no certificate.
+    pub fn root_certificates(mut self, pem: &[u8]) -> Result<Self, ClientError> {
+        self.roots.add(pem)?;
+        Ok(self)
     }
 
     /// The budget of calls that name none (default [`TIMEOUT_DEFAULT`]).
@@ -63,8 +74,8 @@ impl ClientBuilder {
     /// The client. No connection is made yet.
     #[must_use]
     pub fn build(self) -> Client {
-        let ClientBuilder { base, token, timeout, patience } = self;
-        Client { transport: Transport::new(base), token, timeout, patience }
+        let ClientBuilder { base, token, timeout, patience, roots } = self;
+        Client { transport: Transport::new(base, roots), token, timeout, patience }
     }
 }
 
@@ -89,7 +100,13 @@ impl Client {
     /// When the base URL cannot be used.
     pub fn builder(base_url: &str) -> Result<ClientBuilder, ClientError> {
         let base = BaseUrl::parse(base_url)?;
-        Ok(ClientBuilder { base, token: None, timeout: TIMEOUT_DEFAULT, patience: PATIENCE_DEFAULT })
+        Ok(ClientBuilder {
+            base,
+            token: None,
+            timeout: TIMEOUT_DEFAULT,
+            patience: PATIENCE_DEFAULT,
+            roots: Roots::default(),
+        })
     }
 
     /// CreateSession. The lease releases its session when it is dropped; [`Lease::release`] does so and waits.

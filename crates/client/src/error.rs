@@ -23,6 +23,12 @@ pub enum ClientError {
         /// What is wrong with it; never the token itself.
         reason: &'static str,
     },
+    /// Certificates that were given cannot be used.
+    #[error("the certificates cannot be used: {reason}")]
+    Certificates {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// A local file could not be read or written.
     #[error("cannot use the local file {}", path.display())]
     Local {

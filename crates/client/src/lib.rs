@@ -21,6 +21,7 @@
 //! - Every wait and every buffer has a bound ([`limits`]); an answer larger than its bound is an error, never a crash.
 //! - Unknown fields and unknown result-block types are kept or ignored, never refused (contract, Extension policy).
 //! - Dropping a [`Lease`] never blocks.
+//! - Over https, a server is believed only with a certificate of its name that leads to a known root.
 
 mod answers;
 mod body;
@@ -33,6 +34,7 @@ pub mod limits;
 pub mod raw;
 mod refusal;
 mod session;
+mod tls;
 mod token;
 mod transport;
 mod upload;

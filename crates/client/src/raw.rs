@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::{HeaderMap, Method};
 
+use crate::tls::Roots;
 use crate::transport::{Transport, read, within};
 use crate::{BaseUrl, BearerToken, ClientError, TransportError, body};
 
@@ -50,7 +51,7 @@ impl Raw {
     /// # Errors
     /// When the base URL cannot be used.
     pub fn new(base_url: &str, token: Option<BearerToken>) -> Result<Self, ClientError> {
-        Ok(Raw { transport: Transport::new(BaseUrl::parse(base_url)?), token })
+        Ok(Raw { transport: Transport::new(BaseUrl::parse(base_url)?, Roots::default()), token })
     }
 
     /// Where the backend is.

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, header};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -15,21 +16,28 @@ use tokio::time::timeout;
 
 use crate::body::Outgoing;
 use crate::limits::{CONNECT_MAX, IDLE_CONNECTION_MAX};
+use crate::tls::Roots;
 use crate::{BaseUrl, BearerToken, TransportError};
 
 /// Connections to one backend.
 #[derive(Clone)]
 pub(crate) struct Transport {
-    http: legacy::Client<HttpConnector, Outgoing>,
+    http: legacy::Client<HttpsConnector<HttpConnector>, Outgoing>,
     base: BaseUrl,
 }
 
 impl Transport {
-    /// Connections to a base URL; none is made yet.
-    pub(crate) fn new(base: BaseUrl) -> Self {
+    /// Connections to a base URL, over TLS for https with these certificates at its root; none is made yet.
+    pub(crate) fn new(base: BaseUrl, roots: Roots) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_MAX));
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(roots.into_config())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_MAX)

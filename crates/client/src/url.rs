@@ -6,10 +6,10 @@ use hyper::Uri;
 
 use crate::ClientError;
 
-/// Where a backend is: `http://host[:port][/prefix]`.
+/// Where a backend is: `http://host[:port][/prefix]`, or https.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl {
-    /// `http://host:port/prefix`, without a slash at its end.
+    /// `scheme://host:port/prefix`, without a slash at its end.
     text: String,
     authority: String,
 }
@@ -18,21 +18,15 @@ impl BaseUrl {
     /// Parses a base URL.
     ///
     /// # Errors
-    /// When it is no `http` URL, or carries user information, a query or a fragment. `https` is named as such: this
-    /// build speaks no TLS, so a proxy on the same machine must add it.
+    /// When it is no `http` or `https` URL, or carries user information, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let wrong = |reason| ClientError::Url { url: without_user(text), reason };
         let uri: Uri = text.parse().map_err(|_| wrong("it is no URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong(
-                    "https needs TLS, which this client leaves out: reach the backend over plain http, \
-                                  or through a local proxy that adds TLS",
-                ));
-            }
-            _ => return Err(wrong("it must begin with http://")),
-        }
+        let (scheme, port) = match uri.scheme_str() {
+            Some("http") => ("http", ":80"),
+            Some("https") => ("https", ":443"),
+            _ => return Err(wrong("it must begin with http:// or https://")),
+        };
         let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
         if authority.as_str().contains('@') {
             return Err(wrong("a user or password in it is not supported: use a bearer token"));
@@ -41,8 +35,8 @@ impl BaseUrl {
             return Err(wrong("it must have no query and no fragment"));
         }
         let prefix = uri.path().trim_end_matches('/');
-        let port = if authority.port().is_some() { "" } else { ":80" };
-        Ok(BaseUrl { text: format!("http://{authority}{prefix}"), authority: format!("{authority}{port}") })
+        let port = if authority.port().is_some() { "" } else { port };
+        Ok(BaseUrl { text: format!("{scheme}://{authority}{prefix}"), authority: format!("{authority}{port}") })
     }
 
     /// The URL of a path and query (which begin with a slash and are escaped already).
@@ -117,12 +111,13 @@ mod tests {
             assert_eq!(BaseUrl::parse(text).unwrap().join("/sessions"), joined);
         }
         assert_eq!(BaseUrl::parse("http://host/x").unwrap().authority(), "host:80");
+        let over_tls = BaseUrl::parse("https://host/x/").unwrap();
+        assert_eq!((over_tls.join("/a").as_str(), over_tls.authority()), ("https://host/x/a", "host:443"));
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_and_shows_no_password() {
         for (text, part) in [
-            ("https://host", "TLS"),
             ("ftp://host", "http://"),
             ("host:8080", "http://"),
             ("", "no URL"),

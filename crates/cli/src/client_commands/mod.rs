@@ -3,10 +3,12 @@
 //! Each is a file of its own: what it is called and takes, and what it does. None of them needs a server on this
 //! machine, and none of them knows how sessions are held.
 
+mod completions;
 mod connection;
 mod exec;
 mod fetch;
 mod files;
+mod man;
 mod mcp;
 pub(crate) mod outcome;
 mod run;
@@ -37,6 +39,8 @@ const COMMANDS: &[(Line, Run)] = &[
     (mcp::command, mcp::run),
     (crate::doctor::command, crate::doctor::run),
     (crate::image::command, crate::image::run),
+    (completions::command, completions::run),
+    (man::command, man::run),
     (crate::check::command, crate::check::run),
     (crate::bench::command, crate::bench::run),
     (crate::attack::command, crate::attack::run),
