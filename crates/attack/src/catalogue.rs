@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::door::Door;
+
 /// What kind of wall an attack runs against; one file of `security/attacks/` each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
@@ -18,6 +20,8 @@ pub enum Class {
     Files,
     /// At what holds a session that has no namespaces: rules, filter, ids, the guard.
     Confined,
+    /// At the HTTP door, with bytes that no client sends.
+    Door,
 }
 
 impl Class {
@@ -31,17 +35,19 @@ impl Class {
             Class::Exhaustion => "exhaustion",
             Class::Files => "files",
             Class::Confined => "confined",
+            Class::Door => "door",
         }
     }
 }
 
-const FILES: [(Class, &str); 6] = [
+const FILES: [(Class, &str); 7] = [
     (Class::Escape, include_str!("../../../security/attacks/escape.toml")),
     (Class::Neighbours, include_str!("../../../security/attacks/neighbours.toml")),
     (Class::Daemon, include_str!("../../../security/attacks/daemon.toml")),
     (Class::Exhaustion, include_str!("../../../security/attacks/exhaustion.toml")),
     (Class::Files, include_str!("../../../security/attacks/files.toml")),
     (Class::Confined, include_str!("../../../security/attacks/confined.toml")),
+    (Class::Door, include_str!("../../../security/attacks/door.toml")),
 ];
 
 /// Names that the programs of every attack use.
@@ -65,7 +71,11 @@ pub struct Attack {
     #[serde(default)]
     pub(crate) tool: Tool,
     /// The attack.
+    #[serde(default)]
     pub(crate) program: String,
+    /// The attack, where it is no program but what a connection sends.
+    #[serde(default)]
+    pub(crate) door: Option<Door>,
     /// What its call must come to.
     #[serde(default)]
     pub(crate) expect: Expect,
@@ -185,6 +195,7 @@ mod tests {
         let mut names = HashSet::new();
         for (_, attack) in &attacks {
             assert!(names.insert(&attack.name), "{} stands twice", attack.name);
+            assert_eq!(attack.program.is_empty(), attack.door.is_some(), "{}: a program or a connection", attack.name);
             let judged = attack.expect == Expect::Held || attack.check.is_some() || !attack.request.is_empty();
             assert!(judged, "{}: nothing could make it fail", attack.name);
             let known = |tier: &String| ["cell", "confined"].contains(&tier.as_str());

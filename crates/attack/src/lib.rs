@@ -7,6 +7,8 @@
 //! a second session answer afterwards. What could not be run is failed, never left out.
 
 mod catalogue;
+mod door;
+mod limits;
 mod runner;
 mod target;
 mod weakness;

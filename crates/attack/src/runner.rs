@@ -8,6 +8,7 @@ use ringfence_probe::{Address, ProbeError};
 use serde::Serialize;
 
 use crate::catalogue::{Attack, Class, Expect, PRELUDE, Request, Tool};
+use crate::door;
 use crate::target::{Called, Session, is_healthy, start_of, tier};
 
 /// How much later than its timeout a call may answer, as a caller sees it.
@@ -90,7 +91,7 @@ pub fn run(
     attacks: &[(Class, Attack)],
     mut progress: impl FnMut(&Finding),
 ) -> Result<Report, ProbeError> {
-    let address = Address::parse(base_url, token)?;
+    let address = Address::parse(base_url, token.clone())?;
     let port = base_url.trim_end_matches('/').rsplit(':').next().unwrap_or("80");
     let mut report = Report { findings: Vec::new(), classes: BTreeMap::new(), tier: tier(&address), unclaimed: 0 };
     for (class, attack) in attacks {
@@ -98,7 +99,10 @@ pub fn run(
             report.unclaimed += 1;
             continue;
         }
-        let outcome = attempt(&address, port, attack);
+        let outcome = match &attack.door {
+            Some(door) => door::attempt(&address, base_url, token.as_deref(), door),
+            None => attempt(&address, port, attack),
+        };
         let finding =
             Finding { name: attack.name.clone(), class: class.name(), held: outcome.is_ok(), finding: outcome.err() };
         let total = report.classes.entry(class.name()).or_default();

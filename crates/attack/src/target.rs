@@ -32,6 +32,11 @@ impl Session {
         }
     }
 
+    /// Its id, for requests by hand.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Runs a program; an answer other than 200 is an error.
     pub(crate) fn run(&mut self, tool: Tool, program: &str, timeout: u64) -> Result<Called, String> {
         let (tool, field) = match tool {

@@ -10,8 +10,8 @@ use crate::client_commands::{Connection, complain, connection_args, print};
 
 const AFTER: &str = "\
 Attacks a backend with the programs of security/: out of the cell, into a second session, at the server, by using \
-things up, and through the file operations. An attack is held when the refusal that it must meet was met, in time, and \
-the server and a second session answer afterwards. It fills memory, disk and process tables of its sessions: run it \
+things up, through the file operations, and at the HTTP door. An attack is held when the refusal that it must meet was \
+met, in time, and the server and a second session answer afterwards. It fills memory, disk and process tables of its sessions: run it \
 against a backend that may suffer.
 
 Example: ringfence attack --base-url http://127.0.0.1:8080 --only escape,neighbours

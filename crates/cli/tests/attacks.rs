@@ -14,12 +14,24 @@ const NOBODY: u32 = 65_534;
 /// Each takes the machine's processors to their limit, and both judge by time that a second session is not kept waiting.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// What the daemon may take at its worst, bytes: some tens of megabytes at rest, and the bounds of what it buffers.
+const DAEMON_BYTES_MAX: u64 = 512 << 20;
+
+/// The most memory that a process has held so far.
+fn memory_most(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 fn every_attack_is_held(options: ServerOptions) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = options.start();
     let report =
         ringfence_attack::run(&format!("http://{}", server.address()), None, &catalogue().unwrap(), |_| ()).unwrap();
     assert!(report.all_held(), "{}", report.to_text());
+    let most = memory_most(server.pid());
+    assert!(most < DAEMON_BYTES_MAX, "the daemon took {most} bytes at its worst");
 }
 
 #[test]

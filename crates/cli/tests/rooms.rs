@@ -90,6 +90,7 @@ fn every_bound_stands_in_the_documents() {
     let document = std::fs::read_to_string(root().join("docs/limits.md")).unwrap();
     let mut count = 0;
     for room in [
+        "attack",
         "cli",
         "control",
         "gate",

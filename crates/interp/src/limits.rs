@@ -19,6 +19,9 @@ pub(crate) const SEND_WAIT_MAX: Duration = Duration::from_millis(400);
 /// An interrupt is held back until the call has run so long: one that overtakes the code on its way to the interpreter
 /// would find nothing to interrupt.
 pub(crate) const INTERRUPT_DELAY: Duration = Duration::from_millis(50);
+/// The most that [`CallLimits::interrupt_grace`](ringfence_op::CallLimits) counts for: with what killing may take after
+/// it, an answer still comes within three seconds of the timeout.
+pub(crate) const INTERRUPT_GRACE_MAX: Duration = Duration::from_millis(1500);
 /// How long the answer of a call waits for its processes to be killed; the killing itself goes on behind.
 pub(crate) const KILL_ANSWER_WAIT_MAX: Duration = Duration::from_millis(1000);
 /// How long the killing may take in all before the cell is given up.

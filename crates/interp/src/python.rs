@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cell::{Begun, Cell, Slot};
 use crate::init_link::InitGone;
 use crate::interrupt::Interrupts;
-use crate::limits::INTERRUPT_DELAY;
+use crate::limits::{INTERRUPT_DELAY, INTERRUPT_GRACE_MAX};
 use crate::verdict::{Ending, StopCause, Stopped};
 use crate::worker::{Finish, Running, Worker};
 
@@ -122,7 +122,7 @@ impl Cell {
         let pid = running.worker().cell_pid();
         let interrupt = ToInit::Signal { pid, signal: rustix::process::Signal::INT.as_raw() };
         self.init.send(interrupt, &[]).await.map_err(|InitGone| Ending::CellLost)?;
-        let grace = Instant::now() + self.shared.calls.interrupt_grace;
+        let grace = Instant::now() + self.shared.calls.interrupt_grace.min(INTERRUPT_GRACE_MAX);
         let finish = running.until(grace, None).await;
         if let Finish::Done { cpu_us, .. } = finish {
             self.kill_since(since_ticks, pid).await?;

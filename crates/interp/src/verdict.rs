@@ -208,8 +208,16 @@ fn judge_shell(death: Death, evidence: Evidence) -> Verdict {
     }
     match death {
         Death::Exited(_) => own,
-        Death::Signal(signal) => failed(return_code, None, &format!("the shell was killed by {}", signal_name(signal))),
+        Death::Signal(signal) => {
+            failed(return_code, of_signal(signal), &format!("the shell was killed by {}", signal_name(signal)))
+        }
     }
+}
+
+/// The limit that a signal alone proves: the kernel sends SIGXCPU where RLIMIT_CPU is used up, which the server may have
+/// been started with and a program may set for itself.
+fn of_signal(signal: i32) -> Option<LimitKind> {
+    (signal == rustix::process::Signal::XCPU.as_raw()).then_some(LimitKind::Cpu)
 }
 
 fn judge_not_started(errno: i32) -> Verdict {
@@ -244,7 +252,7 @@ fn judge_death(death: Death, evidence: Evidence) -> Verdict {
         ),
         Death::Signal(signal) => failed(
             128 + signal,
-            None,
+            of_signal(signal),
             &format!("the interpreter was killed by {}; variables are lost, files are kept", signal_name(signal)),
         ),
     }
@@ -395,6 +403,15 @@ mod tests {
         assert!(
             told(asked, NOTHING).2.ends_with("interrupted by the caller; killed, variables are lost, files are kept")
         );
+    }
+
+    #[test]
+    fn used_up_cpu_seconds_are_told_by_their_signal() {
+        let (code, limit, line) = told(Ending::Died(Death::Signal(24)), NOTHING);
+        assert_eq!((code, limit), (152, Some(LimitKind::Cpu)));
+        assert!(line.contains("SIGXCPU"), "{line}");
+        assert_eq!(told(Ending::Shell(Death::Signal(24)), NOTHING).1, Some(LimitKind::Cpu));
+        assert_eq!(told(Ending::Shell(Death::Signal(15)), NOTHING).1, None);
     }
 
     #[test]
