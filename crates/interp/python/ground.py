@@ -57,7 +57,8 @@ DISGUISE = "__ringfence__"  # marks the globals of functions of ours that stand 
 
 EXIT_BROKEN = 71
 RUN_BYTES_MAX = 16 << 20
-READ_BYTES = 64 << 10
+READ_BYTES = 4 << 10  # most calls whole; no more, since the memory for it is asked for before each call
+READ_BYTES_MAX = 1 << 20
 READ_RETRIES_MAX = 1000
 HIGH_FD_MIN = 500
 SOURCES_MAX = 512
@@ -121,30 +122,33 @@ class Streams:
     """sys.stdin, sys.stdout and sys.stderr: the same objects for the whole life, whatever is done to them."""
 
     NAMES = ("stdin", "stdout", "stderr")
+    PLACES = tuple((fd, name, "__%s__" % name) for fd, name in enumerate(NAMES))
 
     def __init__(self):
         self.streams = [open_stream(fd, "<%s>" % name) for fd, name in enumerate(self.NAMES)]
         self.saved = {fd: high_fd(fd) for fd in (1, 2)}
         self.known = {fd: identity(fd) for fd in (1, 2)}
+        self.places = vars(sys)
         self.restore()
 
     def restore(self):
         """Before a call: descriptors, stream objects and their places in `sys` are as they were at the start."""
-        for fd, known in self.known.items():
-            if identity(fd) != known or not get_blocking(fd):
-                self.repair()
         try:
+            for fd, known in self.known.items():
+                if fstat(fd)[1:3] != known or not get_blocking(fd):
+                    self.repair()
             get_blocking(0)
         except OSError:
             self.repair()
-        for fd, name in enumerate(self.NAMES):
+        places = self.places
+        for fd, name, original in self.PLACES:
             stream = self.streams[fd]
-            if getattr(sys, name, None) is not stream:
-                setattr(sys, name, stream)
             if is_closed(stream):
                 stream = self.streams[fd] = open_stream(fd, "<%s>" % name)
-                setattr(sys, name, stream)
-            setattr(sys, "__%s__" % name, stream)
+            if places.get(name) is not stream:
+                places[name] = stream
+            if places.get(original) is not stream:
+                places[original] = stream
 
     def repair(self):
         """Puts the cell's pipes back on 1 and 2, and something on 0; without the saved ones there is no way on."""
@@ -188,10 +192,9 @@ class Streams:
 def identity(fd):
     """What `fd` is open on, or None."""
     try:
-        status = fstat(fd)
+        return fstat(fd)[1:3]  # inode and device
     except OSError:
         return None
-    return status.st_dev, status.st_ino
 
 
 def high_fd(fd):
@@ -280,19 +283,19 @@ class Link:
         """The payload of the next Run frame; the end of the stream is the end of the session."""
         received = self.received
         while len(received) < HEADER.size:
-            received += self.read_some()
+            received += self.read_some(READ_BYTES)
         length, version, kind, zero = HEADER.unpack_from(received)
         if version != VERSION or kind != RUN or zero != 0 or not RUN_HEAD.size <= length <= RUN_BYTES_MAX:
             leave(EXIT_BROKEN)
         end = HEADER.size + length
         while len(received) < end:
-            received += self.read_some()
+            received += self.read_some(min(end - len(received), READ_BYTES_MAX))
         payload = bytes(received[HEADER.size : end])
         del received[:end]
         return payload
 
-    def read_some(self):
-        data = self.receive_bytes(READ_BYTES)
+    def read_some(self, size):
+        data = self.receive_bytes(size)
         if not data:
             leave(0)
         return data

@@ -9,11 +9,13 @@ use ringfence_frame::init::{COMMAND_BYTES_MAX, FromInit, ToInit};
 use ringfence_op::{Bash, CallReport};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use crate::cell::{Begun, Cell, Slot};
 use crate::init_link::InitGone;
-use crate::limits::READ_BYTES;
+use crate::limits::{READ_BYTES, SHELL_LATE_AFTER};
 use crate::pipes::Pair;
+use crate::worker::written;
 use crate::verdict::{Death, Ending, StopCause, Stopped};
 
 /// What the wait for the shell came to.
@@ -84,8 +86,10 @@ impl Cell {
 
     /// Reads output until the shell ends or must be stopped. The first interrupt goes to the shell and its group.
     async fn wait(&self, token: u64, pair: &Pair, begun: &mut Begun) -> Result<Waited, Ending> {
-        let timer = tokio::time::sleep_until(begun.deadline);
+        // First the moment from which on the command counts as lasting, then its deadline.
+        let timer = tokio::time::sleep_until(begun.deadline.min(Instant::now() + SHELL_LATE_AFTER));
         tokio::pin!(timer);
+        let mut watch = None;
         let (mut shell, mut asked, mut interrupted) = (None, false, false);
         loop {
             if let (Some(pid), true, false) = (shell, asked, interrupted) {
@@ -105,9 +109,14 @@ impl Cell {
                     }
                     _ => {}
                 },
-                () = pair.out.readable() => begun.streams.take_out(&pair.out, READ_BYTES),
-                () = pair.err.readable() => begun.streams.take_err(&pair.err, READ_BYTES),
-                () = &mut timer => return Ok(Waited::Stop(StopCause::Timeout(begun.timeout))),
+                () = written(watch.as_ref(), pair) => begun.streams.take(pair, watch.as_ref(), READ_BYTES),
+                () = &mut timer => {
+                    if timer.deadline() >= begun.deadline {
+                        return Ok(Waited::Stop(StopCause::Timeout(begun.timeout)));
+                    }
+                    watch = Some(pair.watch().map_err(|error| not_started(&error))?);
+                    timer.as_mut().reset(begun.deadline);
+                }
                 () = begun.interrupts.next() => match std::mem::replace(&mut asked, true) {
                     false => {}
                     true => return Ok(Waited::Stop(StopCause::Asked)),

@@ -173,7 +173,7 @@ impl Cell {
             self.lost = true;
         }
         if let Slot::Ready(worker) = &self.slot {
-            worker.pipes().begin_call();
+            worker.pipes().begin_call(&self.shared.sweep);
         }
         Begun {
             since_ticks: boot_ticks(),
@@ -191,7 +191,7 @@ impl Cell {
         self.in_call = false;
         self.interrupt.end();
         if let Slot::Ready(worker) = &self.slot {
-            worker.pipes().end_call(&self.shared.sweep);
+            worker.pipes().end_call();
         }
         if ending == Ending::CellLost {
             self.lost = true;
@@ -307,7 +307,7 @@ impl Cell {
                     attempts += 1;
                     match started {
                         Ok(Ok(worker)) => {
-                            worker.pipes().begin_call();
+                            worker.pipes().begin_call(&self.shared.sweep);
                             return Ok(Box::new(worker));
                         }
                         Ok(Err(error)) => {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::limits::SEND_WAIT_MAX;
-use crate::watched::{Watched, watch as watch_fd};
+use crate::watched::{Watched, watch_reads, watch_writes};
 use ringfence_frame::init::{FromInit, ToInit};
 
 /// The link is closed or broken: the cell is lost.
@@ -23,7 +23,7 @@ impl InitLink {
     /// Takes the socket over.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(InitLink { socket: watch_fd(socket)?, last_token: 0 })
+        Ok(InitLink { socket: watch_reads(socket)?, last_token: 0 })
     }
 
     /// A number for the next request.
@@ -39,8 +39,9 @@ impl InitLink {
             other => return other.map_err(|_| InitGone),
         }
         let sent = async {
+            let room = watch_writes(self.socket.get_ref().try_clone()?)?;
             loop {
-                self.socket.writable().await?.clear_ready();
+                room.writable().await?.clear_ready();
                 match self.try_send(message, descriptors) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     other => return other,

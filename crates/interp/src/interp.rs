@@ -11,7 +11,7 @@ use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::keeper_link::KeeperLink;
 use crate::limits::GONE_WAIT_MAX;
-use crate::pipes::Sweep;
+use crate::sweep::Sweep;
 use crate::pool::Pool;
 
 /// How interpreters are kept and called.

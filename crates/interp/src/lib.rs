@@ -31,6 +31,7 @@ mod pool;
 mod python;
 #[cfg(test)]
 mod tests;
+mod sweep;
 mod verdict;
 mod watched;
 mod worker;

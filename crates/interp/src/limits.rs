@@ -32,8 +32,14 @@ pub(crate) const DEATH_WAIT_MAX: Duration = Duration::from_millis(500);
 pub(crate) const WORKER_ATTEMPTS_MAX: u32 = 2;
 /// Pipes of ended calls that background processes hold open and that are still drained; then the oldest is closed.
 pub(crate) const LEFTOVERS_MAX: usize = 32;
-/// How long a worker is at rest before its pipes are watched: back-to-back calls never pay for the watch.
-pub(crate) const IDLE_DRAIN_DELAY: Duration = Duration::from_millis(50);
+/// How often calls that run, and interpreters that ran lately, are looked at.
+pub(crate) const SWEEP_TICK: Duration = Duration::from_millis(2);
+/// Looks that a call has seen when it counts as lasting: only then are its pipes watched and its deadline armed.
+pub(crate) const LATE_TICKS: u32 = 2;
+/// Looks that an interpreter has seen at rest when its pipes are watched: back-to-back calls never pay for the watch.
+pub(crate) const REST_TICKS: u32 = 25;
+/// How long a shell command runs before its pipes are watched.
+pub(crate) const SHELL_LATE_AFTER: Duration = Duration::from_millis(4);
 /// Cells that are made at the same time; the keeper makes one after the other anyway.
 pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
 /// The first wait after the pool failed to make a cell; doubled for each failure in a row.

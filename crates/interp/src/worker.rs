@@ -18,7 +18,8 @@ use crate::error::LeaseError;
 use crate::interrupt::Interrupts;
 use crate::keeper_link::{CellEvents, KeeperLink};
 use crate::limits::{DEATH_WAIT_MAX, FRAME_READ_BYTES, HELLO_WAIT_MAX, READ_BYTES};
-use crate::pipes::{Background, Pair, Streams, WorkerPipes};
+use crate::pipes::{Background, Pair, PairWatch, Streams};
+use crate::sweep::WorkerPipes;
 use crate::verdict::Death;
 
 /// One interpreter.
@@ -60,6 +61,8 @@ pub(crate) struct Running<'a> {
     /// The Run frame and how much of it is sent.
     frame: Vec<u8>,
     sent: usize,
+    /// The pipes, watched: only where the call lasts.
+    watch: Option<PairWatch>,
     /// The socket once more, watched for room: only where the frame is longer than the socket takes at once.
     room: Option<Watched>,
 }
@@ -117,7 +120,7 @@ impl Worker {
     pub(crate) fn begin<'a>(&'a mut self, run: Run<'_>, streams: &'a mut Streams) -> Option<Running<'a>> {
         let mut frame = Vec::new();
         encode_run(run, &mut frame).ok()?;
-        Some(Running { worker: self, streams, nonce: run.nonce, frame, sent: 0, room: None })
+        Some(Running { worker: self, streams, nonce: run.nonce, frame, sent: 0, watch: None, room: None })
     }
 
     /// Waits, bounded, until it is dead.
@@ -185,11 +188,12 @@ impl Running<'_> {
         self.worker
     }
 
-    /// Reads output until the call ends, the deadline passes or a caller interrupts, where that is heard. May be called
-    /// again.
+    /// Waits until the call ends, the deadline passes or a caller interrupts, where that is heard; reads output
+    /// meanwhile where the call lasts. May be called again.
     pub(crate) async fn until(&mut self, deadline: Instant, mut interrupts: Option<&mut Interrupts>) -> Finish {
-        let timer = tokio::time::sleep_until(deadline);
-        tokio::pin!(timer);
+        let pipes = Arc::clone(&self.worker.pipes);
+        let (timer, late) = (tokio::time::sleep_until(deadline), pipes.late());
+        tokio::pin!(timer, late);
         let mut closed = false;
         // What happened before is looked at first: only what changes from here on wakes us.
         self.worker.events.mark_changed();
@@ -197,7 +201,7 @@ impl Running<'_> {
             if let Err(()) = self.send() {
                 closed = true;
             }
-            let pair = self.worker.pipes.pair();
+            let lasts = self.watch.is_some();
             tokio::select! {
                 biased;
                 ready = self.worker.frame.readable(), if !closed => {
@@ -214,9 +218,10 @@ impl Running<'_> {
                         Err(()) => return Finish::Violated,
                     }
                 }
-                () = pair.out.readable() => self.streams.take_out(&self.worker.pipes.pair().out, READ_BYTES),
-                () = pair.err.readable() => self.streams.take_err(&self.worker.pipes.pair().err, READ_BYTES),
-                () = writable(&self.room), if !closed => {}
+                () = written(self.watch.as_ref(), pipes.pair()) => {
+                    self.streams.take(pipes.pair(), self.watch.as_ref(), READ_BYTES);
+                }
+                () = writable(self.room.as_ref()), if !closed => {}
                 changed = self.worker.events.changed() => {
                     if changed.is_err() || self.worker.events.borrow().lost {
                         return Finish::CellLost;
@@ -225,7 +230,13 @@ impl Running<'_> {
                         return self.last_words(death);
                     }
                 }
-                () = &mut timer => return if closed { Finish::Violated } else { Finish::Deadline },
+                () = &mut late, if !lasts => match pipes.pair().watch() {
+                    Ok(watch) => self.watch = Some(watch),
+                    Err(_) => return Finish::CellLost,
+                },
+                () = &mut timer, if lasts || closed => {
+                    return if closed { Finish::Violated } else { Finish::Deadline };
+                }
                 () = next(&mut interrupts) => return Finish::Asked,
             }
             if closed && timer.deadline() > Instant::now() + DEATH_WAIT_MAX {
@@ -301,8 +312,16 @@ async fn next(interrupts: &mut Option<&mut Interrupts>) {
     }
 }
 
+/// Waits until the program has written something; for ever where nobody watches for that yet.
+pub(crate) async fn written(watch: Option<&PairWatch>, pair: &Pair) {
+    match watch {
+        Some(watch) => watch.readable(pair).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until the socket takes more; for ever where nobody waits for that.
-async fn writable(room: &Option<Watched>) {
+async fn writable(room: Option<&Watched>) {
     let Some(room) = room else { return std::future::pending().await };
     if let Ok(mut guard) = room.writable().await {
         guard.clear_ready();

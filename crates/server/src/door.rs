@@ -9,8 +9,10 @@ mod auth;
 mod guard;
 mod intake;
 mod listener;
+mod steady;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub use listener::Listener;
 
 use guard::{Guarded, Phase};
 use listener::{Acceptor, Stream};
+use steady::Steady;
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,10 +166,11 @@ async fn connection<B: Backend>(
             .max_buf_size(CONNECTION_BUFFER_BYTES)
             .serve_connection(io, service)
     );
+    let mut steady = Steady::default();
     loop {
         tokio::select! {
             biased;
-            ended = served.as_mut() => {
+            ended = poll_fn(|cx| steady.poll(served.as_mut(), cx)) => {
                 if let Err(why) = ended {
                     tracing::trace!(error = %why, "a connection ended early");
                 }

@@ -104,3 +104,5 @@ pub const RETRY_AFTER_SECONDS_MAX: u32 = 999_999;
 
 /// The pause after the kernel refused a new connection (no descriptors, no memory).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often in a row a connection that wakes itself is polled before other tasks are let run.
+pub(crate) const SELF_WAKES_MAX: usize = 4;
