@@ -9,13 +9,15 @@
 mod backend;
 mod error;
 mod floor;
+mod growth;
 mod limits;
 mod machine;
 mod report;
 mod rounds;
+mod soak;
 mod work;
 
 pub use error::BenchError;
 pub use report::{Figure, Report, Row};
 pub use rounds::{Options, run};
-pub use work::WORKS;
+pub use work::{Soak, Work, works};

@@ -34,6 +34,21 @@ pub enum Figure {
         /// Sessions that were live.
         sessions: u64,
     },
+    /// What a soak came to. Growth is that of the whole machine, from the first tenth to the end.
+    Soak {
+        /// Calls that were right.
+        execs: u64,
+        /// Sessions.
+        leases: u64,
+        /// How long it took.
+        seconds: u64,
+        /// Growth of the memory in use, MiB.
+        memory_mib: f64,
+        /// Growth of the number of processes.
+        processes: i64,
+        /// Growth of the number of open files.
+        open_files: i64,
+    },
     /// The work could not be done.
     Failed {
         /// Why.
@@ -49,6 +64,7 @@ impl Figure {
             Figure::Rate { per_second } => Some((*per_second, false)),
             Figure::Throughput { mib_per_second } => Some((*mib_per_second, false)),
             Figure::Memory { mib_each, .. } => Some((*mib_each, true)),
+            Figure::Soak { execs, seconds, .. } => Some((*execs as f64 / (*seconds).max(1) as f64, false)),
             Figure::Failed { .. } => None,
         }
     }
@@ -59,6 +75,10 @@ impl Figure {
             Figure::Rate { per_second } => format!("{per_second:.0} /s"),
             Figure::Throughput { mib_per_second } => format!("{mib_per_second:.0} MiB/s"),
             Figure::Memory { mib_each, sessions } => format!("{mib_each:.1} MiB x {sessions}"),
+            Figure::Soak { execs, leases, seconds, memory_mib, processes, open_files } => format!(
+                "{execs} calls, {leases} leases, {seconds} s: {memory_mib:+.1} MiB, {processes:+} processes, \
+                 {open_files:+} open files"
+            ),
             Figure::Failed { .. } => "failed".to_owned(),
         }
     }
@@ -87,6 +107,8 @@ pub struct Row {
 pub struct Report {
     /// A fixed answer from a bare server in this process: what HTTP on loopback costs on this machine.
     pub floor: Figure,
+    /// A direct start of `bash -c true` from this process.
+    pub bash_floor: Figure,
     /// How many rounds each median is of.
     pub rounds: usize,
     /// The works, in the order in which they ran.
@@ -106,7 +128,8 @@ impl Report {
         let mut out = String::new();
         let peers = self.rows.iter().any(|row| row.peer.is_some());
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "floor (bare loopback HTTP): {}   rounds: {}\n", self.floor.text(), self.rounds);
+        let _ = writeln!(out, "floor (bare loopback HTTP): {}   rounds: {}", self.floor.text(), self.rounds);
+        let _ = writeln!(out, "a direct start of bash: {}\n", self.bash_floor.text());
         let _ = write!(out, "{:<22} {:>24}", "work", "backend");
         let _ = if peers { writeln!(out, " {:>24} {:>8}", "peer", "ratio") } else { writeln!(out) };
         for row in &self.rows {
@@ -180,6 +203,7 @@ mod tests {
     fn the_table_shows_ratio_and_failure() {
         let report = Report {
             floor: latency(50.0, 60.0),
+            bash_floor: latency(900.0, 1200.0),
             rounds: 1,
             rows: vec![Row { work: "print", about: "", backend: latency(100.0, 1.0), peer: Some(latency(400.0, 1.0)) }],
         };

@@ -1,5 +1,6 @@
 //! Runs the chosen works in rounds, backend and peer in turn.
 
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -7,7 +8,7 @@ use ringfence_probe::{Address, Connection};
 
 use crate::error::BenchError;
 use crate::report::{Figure, Report, Row, median};
-use crate::work::{Effort, WORKS, Work};
+use crate::work::{Effort, Soak, Work, works};
 use crate::{floor, work};
 
 /// What to measure, of whom.
@@ -19,7 +20,7 @@ pub struct Options {
     pub peer_url: Option<String>,
     /// Bearer token for the backend.
     pub token: Option<String>,
-    /// Names of [`WORKS`]; empty is all but those that are marked as long.
+    /// Names of [`works`]; empty is all but those that are marked as long.
     pub only: Vec<String>,
     /// How many rounds each median is of.
     pub rounds: usize,
@@ -29,6 +30,8 @@ pub struct Options {
     pub seconds: u64,
     /// Live sessions in the density work.
     pub sessions: u64,
+    /// The size of the soak work.
+    pub soak: Soak,
 }
 
 /// Measures; `progress` is told each work's name before it starts.
@@ -38,8 +41,10 @@ pub struct Options {
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, BenchError> {
     let backend = Address::parse(&options.base_url, options.token.clone())?;
     let peer = options.peer_url.as_deref().map(|url| Address::parse(url, None)).transpose()?;
-    let effort = Effort { samples: options.samples, seconds: options.seconds, sessions: options.sessions };
+    let effort =
+        Effort { samples: options.samples, seconds: options.seconds, sessions: options.sessions, soak: options.soak };
     let floor = measure_floor(&effort)?;
+    let bash_floor = measure_bash(&effort);
     let mut rows = Vec::new();
     for work in chosen(&options.only)? {
         progress(work.name);
@@ -55,15 +60,15 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         let peer = peer.is_some().then(|| median(theirs));
         rows.push(Row { work: work.name, about: work.about, backend: median(ours), peer });
     }
-    Ok(Report { floor, rounds: options.rounds.max(1), rows })
+    Ok(Report { floor, bash_floor, rounds: options.rounds.max(1), rows })
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static Work>, BenchError> {
     if only.is_empty() {
-        return Ok(WORKS.iter().filter(|work| !work.long).collect());
+        return Ok(works().filter(|work| !work.long).collect());
     }
     only.iter()
-        .map(|name| WORKS.iter().find(|work| work.name == name).ok_or_else(|| BenchError::UnknownWork(name.clone())))
+        .map(|name| works().find(|work| work.name == name).ok_or_else(|| BenchError::UnknownWork(name.clone())))
         .collect()
 }
 
@@ -90,6 +95,22 @@ fn measure_floor(effort: &Effort) -> Result<Figure, BenchError> {
         work::record(&mut histogram, begun);
     }
     Ok(latency(&histogram))
+}
+
+/// A direct start of the shell from this small process, waited for: what a call of the shell cannot be below.
+fn measure_bash(effort: &Effort) -> Figure {
+    let mut histogram = work::histogram();
+    for _ in 0..(effort.samples / 4).max(1) {
+        let begun = Instant::now();
+        let mut command = Command::new("bash");
+        let command = command.args(["-c", "true"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match command.status() {
+            Ok(status) if status.success() => work::record(&mut histogram, begun),
+            Ok(status) => return Figure::Failed { reason: format!("bash ended with {status}") },
+            Err(error) => return Figure::Failed { reason: format!("bash cannot be started: {error}") },
+        }
+    }
+    latency(&histogram)
 }
 
 /// The figure of a histogram of nanoseconds.
@@ -122,6 +143,7 @@ mod tests {
             samples: 3,
             seconds: 1,
             sessions: 1,
+            soak: Soak { execs: 1, leases: 1, seconds: 0 },
         };
         let report = run(&options, |_| ()).unwrap();
         assert!(!report.complete());

@@ -13,12 +13,25 @@ use crate::limits::TRANSFER_BYTES;
 use crate::machine::memory_used_bytes;
 use crate::report::Figure;
 use crate::rounds::latency;
+use crate::{growth, soak};
 
 /// How much of each.
 pub(crate) struct Effort {
     pub(crate) samples: u64,
     pub(crate) seconds: u64,
     pub(crate) sessions: u64,
+    pub(crate) soak: Soak,
+}
+
+/// How long a soak is.
+#[derive(Debug, Clone, Copy)]
+pub struct Soak {
+    /// Calls.
+    pub execs: u64,
+    /// Sessions that they are spread over.
+    pub leases: u64,
+    /// Seconds after which it ends before that; 0 for none.
+    pub seconds: u64,
 }
 
 /// One thing that is measured.
@@ -43,7 +56,11 @@ const fn work(
 }
 
 /// Every work, in the order in which a run takes them.
-pub const WORKS: &[Work] = &[
+pub fn works() -> impl Iterator<Item = &'static Work> {
+    WORKS.iter().chain(growth::WORKS)
+}
+
+const WORKS: &[Work] = &[
     work("health", "GET /health", health),
     work("print", "print(1+1) in a session that has run before", print),
     work(
@@ -77,6 +94,13 @@ pub const WORKS: &[Work] = &[
         once: true,
         run: density,
     },
+    Work {
+        name: "soak",
+        about: "calls and leases in great numbers: what grew on the machine from the first tenth to the end",
+        long: true,
+        once: true,
+        run: soak::soak,
+    },
 ];
 
 const IMPORTS: &str = "import numpy, pandas, matplotlib.pyplot\nprint('ready')";
@@ -95,7 +119,7 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, begun: Instant) {
 }
 
 /// Times `once` so many times; what it returns is dropped outside the clock.
-fn timed<T>(samples: u64, mut once: impl FnMut() -> Result<T, BenchError>) -> Result<Figure, BenchError> {
+pub(crate) fn timed<T>(samples: u64, mut once: impl FnMut() -> Result<T, BenchError>) -> Result<Figure, BenchError> {
     let mut times = histogram();
     for _ in 0..samples.max(1) {
         let begun = Instant::now();
@@ -107,7 +131,7 @@ fn timed<T>(samples: u64, mut once: impl FnMut() -> Result<T, BenchError>) -> Re
 }
 
 /// Runs `body` in a session of its own that has already printed once.
-fn in_session<T>(
+pub(crate) fn in_session<T>(
     address: &Address,
     body: impl FnOnce(&mut Backend, &str) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {

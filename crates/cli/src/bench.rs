@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_bench::{Options, WORKS};
+use ringfence_bench::{Options, Soak, works};
 
 use crate::client_commands::{Connection, complain, connection_args, print};
 
@@ -33,6 +33,9 @@ pub(crate) fn command() -> Command {
         .arg(number("samples", "1000", "Operations in a round of the quick works; the slow ones take a part of it"))
         .arg(number("seconds", "5", "Seconds of a round of the works that count a rate"))
         .arg(number("sessions", "200", "Live sessions of `density`"))
+        .arg(number("soak-execs", "100000", "Calls of `soak`"))
+        .arg(number("soak-leases", "5000", "Sessions that the calls of `soak` are spread over"))
+        .arg(number("for", "0", "Seconds after which `soak` ends, whatever it has reached; 0 for none"))
         .arg(flag("json", "Report as JSON"))
         .arg(flag("list", "Show every work, and end"))
 }
@@ -40,7 +43,7 @@ pub(crate) fn command() -> Command {
 /// Measures, and reports.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag("list") {
-        for work in WORKS {
+        for work in works() {
             print(format!("{:18} {}{}\n", work.name, work.about, if work.long { " (long)" } else { "" }));
         }
         return ExitCode::SUCCESS;
@@ -69,6 +72,7 @@ fn bench(matches: &ArgMatches) -> anyhow::Result<bool> {
         samples: number("samples"),
         seconds: number("seconds"),
         sessions: number("sessions"),
+        soak: Soak { execs: number("soak-execs"), leases: number("soak-leases"), seconds: number("for") },
     };
     let report = ringfence_bench::run(&options, |work| {
         // Progress is for whoever watches: where it cannot be written, nobody does.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use ringfence_frame::keeper::Limiter;
 use ringfence_host::Look;
-use ringfence_interp::{Interp, InterpConfig};
+use ringfence_interp::{Interp, InterpConfig, Memory};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
 use ringfence_server::backend::{About, OverSessions};
@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
     // What looks at files of the host comes before they are out of reach; every thread inherits what holds this one.
     let facts = ready_lines(&config, tier, &images, &launched, &listener)?;
+    let memory = Arc::new(Memory::new(config.memory_reserve));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let confined = ringfence_jail::confine(&launched).map_err(Failure::of(Kind::Isolation))?;
     if confined.landlock.is_none() {
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         &config,
         tier,
         &images,
-        Keeper { socket, limiter },
+        Host { keeper: socket, limiter, memory },
         listener,
         &facts,
         arguments.until_stdin_ends(),
@@ -79,10 +80,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     ended
 }
 
-/// What the runtime needs of the keeper.
-struct Keeper {
-    socket: OwnedFd,
+/// What the runtime needs of the host, taken before that was out of reach.
+struct Host {
+    keeper: OwnedFd,
     limiter: Limiter,
+    memory: Arc<Memory>,
 }
 
 /// Serves with sessions until the end; everything in here may use the runtime.
@@ -90,14 +92,19 @@ async fn serve(
     config: &Config,
     tier: Tier,
     images: &Served,
-    keeper: Keeper,
+    host: Host,
     listener: TcpListener,
     facts: &str,
     until_stdin_ends: bool,
 ) -> Result<(), Failure> {
     let mut told = Told::listen(until_stdin_ends)?;
-    let interp_config = InterpConfig { pool_size: config.pool_size, calls: config.call.clone() };
-    let interp = Interp::start(keeper.socket, keeper.limiter, &images.roots, interp_config);
+    let interp_config = InterpConfig {
+        pool_size: config.pool_size,
+        pool_max: config.pool_max,
+        memory: host.memory,
+        calls: config.call.clone(),
+    };
+    let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
     interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
     let sessions = Sessions::start(interp.clone(), session_config(config, tier, images));

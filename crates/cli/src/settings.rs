@@ -53,6 +53,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("tenant-burst", "COUNT", "50", "With tenancy: requests of one workspace that may come at once after a rest"),
     row("max-sessions", "COUNT", "100", "Sessions at the same time; more are refused with 503"),
     row("pool-size", "COUNT", "4", "Cells kept ready ahead of time"),
+    row("pool-max", "COUNT", "16", "Cells kept ready at most, where leases have lately found none; no fewer than `pool-size`"),
+    row("memory-reserve", "BYTES", "256MiB", "Memory of the host, or of the server's own cgroup, that stays free: with less, leases are refused with 503; 0 for none"),
     row("timeout-default", "SECONDS", "30", "The timeout of a call that names none"),
     row("timeout-max", "SECONDS", "600", "Larger timeouts are clamped to this"),
     row("idle-timeout-default", "SECONDS", "900", "A session is released after so long without a call, where its lease names no other time"),

@@ -201,3 +201,14 @@ fn a_second_signal_ends_it_at_once() {
     // Whether the call still got an answer is no matter; it got an end.
     drop(busy.join().unwrap());
 }
+
+#[test]
+fn short_of_memory_it_refuses_leases_and_says_when_to_ask_again() {
+    // No machine has so much to spare: the pool's first cells are made before anything is looked at.
+    let server = options().args(["--memory-reserve", "1024TiB"]).start();
+    let mut client = server.client();
+    let answer = client.call("POST", "/sessions", Some(&json!({})));
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.json()["detail"].as_str().unwrap().contains("short of memory"), "{answer:?}");
+    assert_eq!(client.call("GET", "/health", None).status, 200);
+}

@@ -15,8 +15,8 @@ use crate::cell::{Begun, Cell, Slot};
 use crate::init_link::InitGone;
 use crate::limits::{READ_BYTES, SHELL_LATE_AFTER};
 use crate::pipes::Pair;
-use crate::worker::written;
 use crate::verdict::{Death, Ending, StopCause, Stopped};
+use crate::worker::written;
 
 /// What the wait for the shell came to.
 enum Waited {

@@ -43,6 +43,9 @@ pub enum LeaseError {
     /// No cell within the bound.
     #[error("no cell was ready in time")]
     TimedOut,
+    /// The machine or our control group is short of memory.
+    #[error("memory is short")]
+    ShortOfMemory,
     /// The pool is closed.
     #[error("no more cells are handed out")]
     Closed,

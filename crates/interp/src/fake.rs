@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::interp::{Interp, InterpConfig};
 use crate::limits::KILL_ANSWER_WAIT_MAX;
+use crate::memory::Memory;
 
 /// The test's end: what happened in the threads.
 pub(crate) struct Fake {
@@ -56,7 +57,7 @@ impl Fake {
         thread::spawn(move || serve_keeper(for_thread, tell));
         let calls =
             CallLimits { interrupt_grace: Duration::from_millis(50), output_bytes_max: 100, ..CallLimits::default() };
-        let config = InterpConfig { pool_size, calls };
+        let config = InterpConfig { pool_size, pool_max: pool_size, memory: Arc::new(Memory::new(0)), calls };
         let interp = Interp::start(ours, Limiter::CgroupV2, &[root(true), root(false)], config).unwrap();
         Fake { interp, written, keeper }
     }

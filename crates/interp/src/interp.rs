@@ -11,14 +11,19 @@ use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::keeper_link::KeeperLink;
 use crate::limits::GONE_WAIT_MAX;
-use crate::sweep::Sweep;
+use crate::memory::Memory;
 use crate::pool::Pool;
+use crate::sweep::Sweep;
 
 /// How interpreters are kept and called.
 #[derive(Debug, Clone)]
 pub struct InterpConfig {
     /// Cells of the first image that wait ready-made for a lease.
     pub pool_size: usize,
+    /// How many may wait when demand is high.
+    pub pool_max: usize,
+    /// Where it is looked at whether there is memory for another cell.
+    pub memory: Arc<Memory>,
     /// The limits of a call.
     pub calls: CallLimits,
 }
@@ -30,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Limiter,
     pub(crate) calls: CallLimits,
     pub(crate) sweep: Arc<Sweep>,
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// Makes and hands out cells. Clones are handles to the same one.
@@ -54,8 +60,9 @@ impl Interp {
         config: InterpConfig,
     ) -> Result<Self, LeaseError> {
         let keeper = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
-        let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default() });
-        let pool = Pool::start(Arc::clone(&shared), images.to_vec(), config.pool_size);
+        let memory = Arc::clone(&config.memory);
+        let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default(), memory });
+        let pool = Pool::start(Arc::clone(&shared), images.to_vec(), config.pool_size, config.pool_max);
         let names = images.iter().map(|root| root.image.clone()).collect();
         Ok(Interp { shared, pool, names, pool_size: config.pool_size })
     }

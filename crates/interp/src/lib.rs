@@ -24,14 +24,15 @@ mod interp;
 mod interrupt;
 mod keeper_link;
 pub mod limits;
+mod memory;
 mod meters;
 mod output;
 mod pipes;
 mod pool;
 mod python;
+mod sweep;
 #[cfg(test)]
 mod tests;
-mod sweep;
 mod verdict;
 mod watched;
 mod worker;
@@ -40,6 +41,7 @@ pub use cell::Cell;
 pub use error::LeaseError;
 pub use interp::{Interp, InterpConfig};
 pub use interrupt::InterruptHandle;
+pub use memory::Memory;
 pub use output::{HeadTail, cap_text};
 
 /// The program of the zygotes; travels in the keeper's configuration.

@@ -54,3 +54,15 @@ pub(crate) const IMAGE_REST_AFTER: Duration = Duration::from_secs(600);
 pub(crate) const DEATHS_KEPT_MAX: usize = 8;
 /// How long the teardown of a cell is waited for.
 pub(crate) const GONE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long without a lease that found no ready cell until half of what demand had added to the pool goes.
+pub(crate) const DEMAND_LULL: Duration = Duration::from_secs(10);
+/// How often memory is looked at while it is short.
+pub(crate) const MEMORY_LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How old a look at memory may be that a lease or a making relies on.
+pub(crate) const MEMORY_LOOK_AGE_MAX: Duration = Duration::from_millis(100);
+/// Bytes read of a file that tells memory.
+pub(crate) const MEMORY_FILE_BYTES_MAX: usize = 8 << 10;
+/// Folders of control groups above our own whose limits are looked at.
+pub(crate) const MEMORY_GROUPS_MAX: usize = 16;
+/// Percent of the last ten seconds in which everything waited for memory that are still no shortage.
+pub(crate) const STALL_PERCENT_MAX: u64 = 20;

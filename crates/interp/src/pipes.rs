@@ -82,7 +82,6 @@ impl Pipe {
         // Without a note nothing was tried; the data may be there before the runtime has heard of it.
         result.unwrap_or_else(|| rustix::io::read(&self.fd, rustix::buffer::spare_capacity(scratch)))
     }
-
 }
 
 /// Both pipes of a pair, watched by the runtime until this is dropped.

@@ -11,9 +11,10 @@
 mod launch;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringfence_interp::{Interp, InterpConfig};
+use ringfence_interp::{Interp, InterpConfig, Memory};
 use ringfence_op::{Bash, Call, CallLimits, CellLimits, Operation, Python, SessionId, ToolUseId};
 use ringfence_session::{Lease, SessionConfig, Sessions};
 
@@ -29,7 +30,8 @@ fn main() -> ExitCode {
     let (launched, root) = launch::launch(state.path().to_owned(), limits);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let good = runtime.block_on(async {
-        let config = InterpConfig { pool_size: 4, calls: CallLimits::default() };
+        let config =
+            InterpConfig { pool_size: 4, pool_max: 4, memory: Arc::new(Memory::new(0)), calls: CallLimits::default() };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
         let config = SessionConfig { sessions_max: sessions + 1, ..SessionConfig::default() };
         soak(Sessions::start(interp, config), calls, sessions).await

@@ -21,6 +21,11 @@ pub(crate) fn no_room(table: &Table, clock: Clock) -> Fault {
     after_ends(1, None, "no session is free; try again later", table, clock)
 }
 
+/// Memory is short: it is not once a session has ended, at the latest, unless something else takes it.
+pub(crate) fn no_memory(table: &Table, clock: Clock) -> Fault {
+    after_ends(1, None, "the host is short of memory; try again later", table, clock)
+}
+
 /// No room for this workspace.
 pub(crate) fn no_share(refused: Refused, workspace: &WorkspaceId, table: &Table, clock: Clock) -> Fault {
     match refused {

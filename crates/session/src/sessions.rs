@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_interp::{Cell, Interp};
+use ringfence_interp::{Cell, Interp, LeaseError};
 use ringfence_op::{Call, Fault, Outcome, SessionId, WorkspaceId};
 use ringfence_workspace::Workspace;
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use crate::guards::{Counted, Lent, Reserved};
 use crate::images::{self, Images};
 use crate::lifetime::{Expiry, clamp};
 use crate::limits::TEARDOWN_WAIT_MAX;
-use crate::refusal::{crowded, draining, no_cell};
+use crate::refusal::{crowded, draining, no_cell, no_memory};
 use crate::session::{Clock, Place, Session, Terms};
 
 /// All sessions. Clones are handles to the same ones.
@@ -279,6 +279,7 @@ impl Inner {
         let image = self.images.choose(hint);
         match self.interp.lease(image).await {
             Ok(cell) => Ok((image, cell)),
+            Err(LeaseError::ShortOfMemory) => Err(no_memory(&self.table(), self.clock)),
             Err(error) if image == images::DEFAULT => Err(no_cell(error)),
             Err(error) => {
                 let name = self.interp.image_name(image).unwrap_or_default();

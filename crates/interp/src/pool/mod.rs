@@ -6,6 +6,7 @@ mod brain;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ringfence_op::RootSpec;
 use tokio::sync::{oneshot, watch};
@@ -16,7 +17,7 @@ use crate::interp::Shared;
 use crate::limits::{LEASE_WAIT_MAX, OTHERS_READY_MAX};
 use crate::pipes::{Background, lock};
 use crate::worker::Worker;
-use brain::{Brain, CellId, Effect, Message, Ticket};
+use brain::{Brain, CellId, Effect, Message, Target, Ticket};
 
 /// The pool.
 #[derive(Debug)]
@@ -46,14 +47,14 @@ struct State {
 }
 
 impl Pool {
-    /// A pool that keeps `size` cells of the first image ready, and one (unless `size` is 0) of each other image that
+    /// A pool that keeps `size` cells of the first image ready, up to `most` where demand is high, and one (unless `size` is 0) of each other image that
     /// is in use. It begins to fill at once.
-    pub(crate) fn start(shared: Arc<Shared>, images: Vec<RootSpec>, size: usize) -> Arc<Self> {
-        let targets: Vec<usize> = images
-            .iter()
-            .enumerate()
-            .map(|(index, _)| if index == 0 { size } else { size.min(OTHERS_READY_MAX) })
-            .collect();
+    pub(crate) fn start(shared: Arc<Shared>, images: Vec<RootSpec>, size: usize, most: usize) -> Arc<Self> {
+        let target = |index| match (index, size.min(OTHERS_READY_MAX)) {
+            (0, _) => Target { least: size, most: most.max(size) },
+            (_, least) => Target { least, most: least },
+        };
+        let targets: Vec<Target> = (0..images.len()).map(target).collect();
         let state = State {
             brain: Brain::new(&targets),
             cells: HashMap::new(),
@@ -105,8 +106,28 @@ impl Pool {
         {
             self.step(state, Message::Spoiled { image, cell });
         }
+        self.look_at_memory(state);
         self.step(state, Message::Lease { image, ticket });
         ticket
+    }
+
+    /// Tells the brain where memory has run short. That it is short no longer the brain asks for itself.
+    fn look_at_memory(self: &Arc<Self>, state: &mut State) {
+        if !state.brain.is_short() && self.shared.memory.is_short() {
+            tracing::warn!("memory is short: sessions are refused until it is not");
+            self.step(state, Message::Memory { short: true });
+        }
+    }
+
+    /// Does something with the pool, if it is still there, after a while.
+    fn after(self: &Arc<Self>, wait: Duration, then: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let pool = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            if let Some(pool) = pool.upgrade() {
+                then(&pool);
+            }
+        });
     }
 
     fn tell(self: &Arc<Self>, message: Message) {
@@ -133,24 +154,20 @@ impl Pool {
                     }
                 }
                 Effect::Destroy { cell } => drop(state.cells.remove(&cell)),
-                Effect::Watch { image, wait } => {
-                    let pool = Arc::downgrade(self);
-                    tokio::spawn(async move {
-                        tokio::time::sleep(wait).await;
-                        if let Some(pool) = pool.upgrade() {
-                            pool.tell(Message::Looked { image });
-                        }
-                    });
+                Effect::RefuseShort { ticket } => {
+                    if let Some(answer) = state.waiting.remove(&ticket) {
+                        let _ = answer.send(Err(LeaseError::ShortOfMemory));
+                    }
                 }
+                Effect::Watch { image, wait } => self.after(wait, move |pool| pool.tell(Message::Looked { image })),
+                Effect::Lull { image, wait } => self.after(wait, move |pool| pool.tell(Message::Lulled { image })),
+                Effect::LookAtMemory(wait) => self.after(wait, |pool| {
+                    let short = pool.shared.memory.is_short();
+                    pool.tell(Message::Memory { short });
+                }),
                 // Behind the destructions: the keeper takes requests in order.
                 Effect::Rest { image } => self.shared.keeper.rest(u32::try_from(image).unwrap_or(u32::MAX)),
-                Effect::Sleep(wait) => {
-                    let pool = Arc::clone(self);
-                    tokio::spawn(async move {
-                        tokio::time::sleep(wait).await;
-                        pool.tell(Message::Woke);
-                    });
-                }
+                Effect::Sleep(wait) => self.after(wait, |pool| pool.tell(Message::Woke)),
             }
         }
         let ready = state.brain.ready();
@@ -164,6 +181,7 @@ impl Pool {
         match made {
             Ok(cell) => {
                 state.cells.insert(id, cell);
+                self.look_at_memory(state);
                 self.step(state, Message::Made { image, cell: id });
             }
             Err(error) => {

@@ -18,9 +18,10 @@ mod lives;
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_interp::{Interp, InterpConfig};
+use ringfence_interp::{Interp, InterpConfig, Memory};
 use ringfence_op::{Bash, Call, CallLimits, CellLimits, Fault, Operation, Outcome, Python, SessionId, ToolUseId};
 use ringfence_session::{Lease, SessionConfig, Sessions};
 
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let failed = runtime.block_on(async {
-        let config = InterpConfig { pool_size: 2, calls: calls() };
+        let config = InterpConfig { pool_size: 2, pool_max: 2, memory: Arc::new(Memory::new(0)), calls: calls() };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
         interp.warmed().await.expect("a first cell");
         let config =
