@@ -79,7 +79,7 @@ impl Cell {
                 (Ending::Stopped { cause, what: Stopped::Command }, 0)
             }
         };
-        begun.streams.drain(&pair);
+        begun.streams.drain_to_end(&pair);
         self.leftovers.adopt(pair, &self.background);
         Ok(result)
     }

@@ -35,7 +35,7 @@ pub(crate) const LEFTOVERS_MAX: usize = 32;
 /// How often calls that run, and interpreters that ran lately, are looked at.
 pub(crate) const SWEEP_TICK: Duration = Duration::from_millis(2);
 /// Looks that a call has seen when it counts as lasting: only then are its pipes watched and its deadline armed.
-pub(crate) const LATE_TICKS: u32 = 2;
+pub(crate) const LATE_TICKS: u32 = 1;
 /// Looks that an interpreter has seen at rest when its pipes are watched: back-to-back calls never pay for the watch.
 pub(crate) const REST_TICKS: u32 = 25;
 /// How long a shell command runs before its pipes are watched.

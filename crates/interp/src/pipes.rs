@@ -141,6 +141,15 @@ impl Streams {
     pub(crate) fn drain(&mut self, pair: &Pair) {
         self.take(pair, None, DRAIN_BYTES_MAX);
     }
+
+    /// The same once a command has ended, with a last look at whether anybody still holds its pipes: mostly nobody does,
+    /// and then there are no leftovers.
+    pub(crate) fn drain_to_end(&mut self, pair: &Pair) {
+        self.drain(pair);
+        if !pair.ended() {
+            self.take(pair, None, READ_BYTES);
+        }
+    }
 }
 
 impl Background {
