@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A whole platform on this machine, from a clean clone: control plane, two front doors, three backends, two workspaces.
-# Walks each workspace through its own door, rotates the signing key in the middle, kills a backend and a door under
-# load, and checks that nothing was served across workspaces, that every finished call was metered once, and that every
-# error was the contract's. Takes about a minute after the build; ends with `the platform holds`.
+# A whole platform on this machine, from a clean clone: control plane, two front doors, three backends that workspaces
+# share, two workspaces. Walks each workspace through its own door, rotates the signing key in the middle, kills a backend
+# and a door under load, and checks that nothing was served across workspaces - not even straight at a backend with the
+# doors' own secret -, that every finished call was metered once, and that every error was the contract's. Takes about a
+# minute after the build; ends with `the platform holds`.
 #
 #   examples/platform.sh             builds the program first
 #   RINGFENCE=PATH examples/platform.sh

@@ -78,10 +78,20 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(address: str, method: str, path: str, token: str, body: Any = None, raw: tuple[str, bytes] | None = None) -> Answer:
+def ask(
+    address: str,
+    method: str,
+    path: str,
+    token: str,
+    body: Any = None,
+    raw: tuple[str, bytes] | None = None,
+    workspace: str | None = None,
+) -> Answer:
     """One request; OSError where there is no whole answer."""
     connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
     headers = {"Authorization": f"Bearer {token}"}
+    if workspace is not None:
+        headers["X-Ringfence-Workspace"] = workspace
     content = None
     if raw is not None:
         headers["Content-Type"], content = raw
@@ -125,7 +135,7 @@ class Platform:
         self.backends = [
             self.process(
                 f"backend-{number}", "serve", "--image", "bare", "--listen", "127.0.0.1:0", "--state-dir", folder / "state",
-                "--auth-token-file", folder / "backend-token", "--id-base", 1_000_000_000 + number * 65_536,
+                "--require-tenancy", "--auth-token-file", folder / "backend-token", "--id-base", 1_000_000_000 + number * 65_536,
             )
             for number in range(3)
         ]
@@ -308,6 +318,37 @@ def strangers(platform: Platform, owner: Workspace, session: str, other: Workspa
     hold(said == owner.mark + "\n", f"{owner.name} keeps its session: {said!r}")
 
 
+def round_the_doors(platform: Platform, owner: Workspace, other: Workspace) -> None:
+    """Straight at the backends, with the secret that only the doors have: still no session of another workspace. Without
+    the secret, or without a workspace, nothing at all."""
+    secret = (platform.folder / "backend-token").read_text().strip()
+    body = {"tool": "code_execution", "input": {"code": "print(secret)"}}
+    seen = 0
+    for backend in platform.backends:
+        for token in ("none", other.token):
+            check_error(ask(backend.address, "GET", "/sessions", token, workspace=owner.name), (401,), "no proof")
+        check_error(ask(backend.address, "GET", "/sessions", secret), (400,), "no workspace")
+        check_error(ask(backend.address, "POST", "/sessions", secret, {}), (400,), "a lease without a workspace")
+        listed = ask(backend.address, "GET", "/sessions", secret, workspace=owner.name).json()["sessions"]
+        counted = ask(backend.address, "GET", "/tenancy", secret, workspace=owner.name).json()
+        hold(counted == {"workspace": owner.name, "session_count": len(listed)}, f"{backend.name} counts: {counted}")
+        for session in (handle["session_id"] for handle in listed):
+            seen += 1
+            theirs = ask(backend.address, "GET", "/sessions", secret, workspace=other.name).json()["sessions"]
+            hold(all(handle["session_id"] != session for handle in theirs), f"{other.name} lists what is {owner.name}'s")
+            for method, path, content in [
+                ("GET", "", None), ("POST", "/exec", body), ("POST", "/interrupt", {}), ("GET", "/files/list", None),
+                ("GET", "/files?path=mark.txt", None), ("DELETE", "/files?path=mark.txt", None), ("GET", "/archive", None),
+                ("DELETE", "", None),
+            ]:
+                answer = ask(backend.address, method, f"/sessions/{session}{path}", secret, content, workspace=other.name)
+                check_error(answer, (404,), f"{other.name} at {owner.name}'s {method} {path} round the doors")
+                hold(owner.mark.encode() not in answer.body, f"{other.name} saw what is {owner.name}'s")
+            own = ask(backend.address, "GET", f"/sessions/{session}", secret, workspace=owner.name)
+            hold(own.status == 200, f"{owner.name} keeps its session: {own.status}")
+    hold(seen == 1, f"{owner.name} has one session: {seen}")
+
+
 def wait_for_usage(platform: Platform, workspaces: list[Workspace]) -> dict[str, collections.Counter[str]]:
     """One more call through each door, in a workspace of its own: doors ship in order, so when it is there,
     everything before it is."""
@@ -437,6 +478,9 @@ def main() -> None:
             print("neither sees the other's")
             strangers(platform, a, sessions[0], b)
             strangers(platform, b, sessions[1], a)
+            print("nor round the doors")
+            round_the_doors(platform, a, b)
+            round_the_doors(platform, b, a)
             print("under load")
             under_load(platform, [a, b], platform.backends[held.index(1)], first)
             print("usage")

@@ -42,6 +42,11 @@ pub(crate) fn command() -> Command {
         .arg(
             value("listen", "ADDRESS:PORT", "Where to listen; port 0 takes a free one").default_value("127.0.0.1:8081"),
         )
+        .arg(value(
+            "metrics-listen",
+            "ADDRESS:PORT",
+            "Where `GET /metrics` is answered, to whoever reaches it [default: nowhere]",
+        ))
         .arg(value("issuer", "TEXT", "The control plane whose grants are accepted (`iss`)").required(true))
         .arg(value("audience", "TEXT", "What this gate is called in grants (`aud`)").required(true))
         .arg(
@@ -132,16 +137,23 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     let listener = listener.map_err(Failure::of(Kind::Serving))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("gate").build();
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
-    let ended = runtime.block_on(until_told(config, listener));
+    let metrics = matches
+        .get_one::<String>("metrics-listen")
+        .map(|address| TcpListener::bind(address).with_context(|| format!("cannot listen on {address}")));
+    let metrics = metrics.transpose().map_err(Failure::of(Kind::Serving))?;
+    let ended = runtime.block_on(until_told(config, listener, metrics));
     runtime.shutdown_timeout(RUNTIME_END_MAX);
     ended
 }
 
-async fn until_told(config: GateConfig, listener: TcpListener) -> Result<(), Failure> {
+async fn until_told(config: GateConfig, listener: TcpListener, metrics: Option<TcpListener>) -> Result<(), Failure> {
     let listen = |kind| signal(kind).context("cannot listen to signals").map_err(Failure::of(Kind::Serving));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let facts = facts(&config, &listener)?;
-    let gate = Gate::start(config).map_err(Failure::of(Kind::Configuration))?;
+    let mut gate = Gate::start(config).map_err(Failure::of(Kind::Configuration))?;
+    if let Some(metrics) = metrics {
+        gate.serve_metrics(metrics);
+    }
     print(facts);
     let (told, stop) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(gate.serve(listener, async { drop(stop.await) }));

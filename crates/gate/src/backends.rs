@@ -70,6 +70,12 @@ impl Backend {
         self.with(|state| state.leased_since += 1);
     }
 
+    /// Whether it takes leases, its sessions, and what it may have, as it said last.
+    pub(crate) fn figures(&self) -> (bool, u64, u64) {
+        let load = self.load();
+        (load.open, load.sessions, load.sessions_max)
+    }
+
     /// A connection to it could not be made: no more leases until it answers a poll.
     pub(crate) fn unreachable(&self) {
         self.with(|state| {

@@ -96,6 +96,7 @@ pub(crate) async fn dispatch(shared: Arc<Shared>, request: Request<Incoming>) ->
         denial.answer()
     });
     let (method, route) = (parts.method.as_str(), route.map_or("none", Route::name));
+    shared.metrics.answered(route, answer.status(), began.elapsed());
     said.log(method, route, answer.status(), began, id.to_str().unwrap_or_default());
     answer.headers_mut().insert(REQUEST_ID, id);
     answer

@@ -39,6 +39,7 @@ mod keys;
 mod lease;
 pub mod limits;
 mod members;
+mod metrics;
 mod relay;
 mod secret;
 mod serve;

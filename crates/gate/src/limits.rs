@@ -134,3 +134,9 @@ pub const BATCH_WAIT: Duration = Duration::from_secs(30);
 
 /// The pause between two syncs of the spool to the disk.
 pub const SYNC_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections at once of whoever reads the counters.
+pub const METRICS_CONNECTIONS_MAX: usize = 16;
+
+/// The largest head of a request for the counters, bytes: the least that hyper takes.
+pub const METRICS_HEAD_BYTES_MAX: usize = 8 << 10;

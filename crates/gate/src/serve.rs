@@ -22,6 +22,7 @@ use crate::error::GateError;
 use crate::ident::IdKeys;
 use crate::keys::{KeySource, Keys};
 use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX, OPERATIONS_MAX, STALL_MAX};
+use crate::metrics::{self, Metrics};
 use crate::secret::Bearer;
 use crate::shared::Shared;
 use crate::upstream::Upstream;
@@ -33,7 +34,7 @@ pub struct Gate {
     shared: Arc<Shared>,
     tls: Option<ServerTls>,
     /// Dropped with the gate, and so ended.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Gate {
@@ -66,12 +67,23 @@ impl Gate {
             spool,
             proof,
             policy: config.policy,
+            metrics: Metrics::default(),
         });
         let room = shared.room.clone();
         tasks.spawn(async move { keys.refresh(&control, &room).await });
         let resolve_every = config.pace.resolve_every;
         tasks.spawn(async move { backends.follow(resolve_every).await });
-        Ok(Gate { shared, tls, _tasks: tasks })
+        Ok(Gate { shared, tls, tasks })
+    }
+
+    /// Answers `GET /metrics` on a listener of its own, to whoever reaches it, until the gate ends.
+    pub fn serve_metrics(&mut self, listener: std::net::TcpListener) {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move {
+            if let Err(error) = metrics::serve(shared, listener).await {
+                tracing::error!(%error, "no metrics are served");
+            }
+        });
     }
 
     /// Serves until `shutdown` is done; then takes no connection, lets what runs end within the drain time, and

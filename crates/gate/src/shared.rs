@@ -16,6 +16,7 @@ use crate::body::{Body, Room};
 use crate::config::Policy;
 use crate::headers;
 use crate::ident::{IdKeys, Place};
+use crate::metrics::Metrics;
 use crate::secret::Bearer;
 use crate::upstream::Upstream;
 use crate::usage::{Spool, Ticket, now_ms, uuid};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) spool: Option<Arc<Spool>>,
     pub(crate) proof: Option<Bearer>,
     pub(crate) policy: Policy,
+    pub(crate) metrics: Metrics,
 }
 
 /// What a request asks, without its body.

@@ -264,6 +264,11 @@ impl Spool {
         (upto, sizes.map(|(number, bytes)| (*number, *bytes)).collect())
     }
 
+    /// What it holds, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inner().sizes.values().sum()
+    }
+
     /// Removes the segments before this place, oldest first, up to the first in which something open began.
     pub(super) fn forget(&self, shipped: Place) {
         let mut inner = self.inner();

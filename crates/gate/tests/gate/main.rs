@@ -12,6 +12,8 @@ mod broken;
 mod front_door;
 mod keys;
 mod killed;
+mod metrics;
+mod restart;
 mod support;
 mod tls;
 mod usage;

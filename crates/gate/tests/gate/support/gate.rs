@@ -144,9 +144,16 @@ impl TestGate {
     }
 
     pub(crate) fn unready(config: GateConfig) -> Self {
+        Self::unready_with(config, None)
+    }
+
+    pub(crate) fn unready_with(config: GateConfig, metrics: Option<std::net::TcpListener>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let gate = Gate::start(config).unwrap();
+        let mut gate = Gate::start(config).unwrap();
+        if let Some(metrics) = metrics {
+            gate.serve_metrics(metrics);
+        }
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             gate.serve(listener, async { stopped.await.unwrap_or(()) }).await.unwrap();
