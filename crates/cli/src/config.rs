@@ -25,6 +25,7 @@ pub(crate) struct Config {
     pub(crate) tier: Choice,
     pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
+    pub(crate) wheelhouse: Option<PathBuf>,
     pub(crate) token: Option<Token>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) shared: Shared,
@@ -82,6 +83,7 @@ impl Config {
             image: values.parse("image", image_name)?,
             images: values.parse("images", parse_offers)?,
             python: values.text("python").map(PathBuf::from),
+            wheelhouse: wheelhouse(values)?,
             max_sessions: size(count(values, "max-sessions", 1, SESSIONS_MAX)?),
             pool_size: size(count(values, "pool-size", 0, POOL_MAX)?),
             pool_max: size(count(values, "pool-max", 0, POOL_MAX)?),
@@ -167,6 +169,16 @@ fn call_limits(values: &Values) -> anyhow::Result<CallLimits> {
 fn image_name(text: &str) -> Option<String> {
     let fits = !text.is_empty() && text.len() <= IMAGE_NAME_BYTES_MAX && !text.chars().any(char::is_control);
     fits.then(|| text.to_owned())
+}
+
+/// A folder that is there. Nothing but wheels should be in it: sessions read all of it.
+fn wheelhouse(values: &Values) -> anyhow::Result<Option<PathBuf>> {
+    let Some(text) = values.text("wheelhouse") else { return Ok(None) };
+    let folder = std::fs::canonicalize(text).with_context(|| format!("`wheelhouse` cannot be `{text}`"))?;
+    if !folder.is_dir() || folder.parent().is_none() {
+        bail!("`wheelhouse` cannot be `{text}`; a folder of wheels is wanted");
+    }
+    Ok(Some(folder))
 }
 
 /// Where images are kept.
@@ -274,6 +286,9 @@ mod tests {
             ("listen", "localhost"),
             ("image", "go\nld"),
             ("images", "a=,b"),
+            ("wheelhouse", "/nonexistent"),
+            ("wheelhouse", "/"),
+            ("wheelhouse", "/etc/passwd"),
             ("tier", "iron"),
             ("tier", "none"),
             ("tier-min", "auto"),

@@ -1,8 +1,9 @@
 //! The images that a server serves: made ready at its start, and what callers may call them.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use ringfence_image::{Entry, Held, ImageError, Interpreter, Listed, Source, Store};
+use ringfence_image::{Entry, Held, ImageError, Interpreter, Listed, Source, Store, WHEELHOUSE};
 use ringfence_op::{RootSpec, Tier};
 
 use crate::config::Config;
@@ -107,6 +108,11 @@ impl Served {
         }
         if self.flat && ringfence_jail::needs_mounts(&root) {
             return Err(ImageError::NeedsMounts { image: root.image });
+        }
+        if let Some(folder) = &config.wheelhouse {
+            // Without mounts everything is seen at its own place.
+            let place = if self.flat { folder.as_path() } else { Path::new(WHEELHOUSE) };
+            ringfence_image::add_wheelhouse(&mut root, folder, place);
         }
         let number = u32::try_from(self.roots.len()).unwrap_or(u32::MAX);
         for name in &held.entry.names {

@@ -42,6 +42,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("tier-min", "cell|confined", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
     row("dangerously-without-isolation", "true|false", "false", "Allow `--tier none`: what sessions run can do whatever the server's user can"),
     row("python", "PATH", "", "The Python that images stand on (3.8 or later; 3.10 to 3.14 for scientific) [default: python3 of PATH]"),
+    row("wheelhouse", "FOLDER", "", "A folder of wheels that sessions see read-only, where their pip finds what it is asked for"),
     row("auth-token-file", "FILE", "", "Ask every caller for the bearer token in this file (mode 0600)"),
     row("tls-cert", "FILE", "", "Speak TLS: the certificate chain, in PEM; needs tls-key"),
     row("tls-key", "FILE", "", "Its private key, in PEM (mode 0600)"),

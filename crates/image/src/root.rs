@@ -319,8 +319,8 @@ fn environment(first: &[&str], cpu_millis: u64) -> Vec<(String, String)> {
     environment
 }
 
-/// Shows a folder of wheels in the root, and has pip look there.
-pub fn add_wheelhouse(spec: &mut RootSpec, folder: &Path) {
-    spec.binds.push(Bind { source: folder.to_owned(), target: PathBuf::from(WHEELHOUSE) });
-    set(&mut spec.environment, "PIP_FIND_LINKS", WHEELHOUSE);
+/// Shows a folder of wheels at a place of the root, usually [`WHEELHOUSE`], and has pip look there.
+pub fn add_wheelhouse(spec: &mut RootSpec, folder: &Path, place: &Path) {
+    spec.binds.push(Bind { source: folder.to_owned(), target: place.to_owned() });
+    set(&mut spec.environment, "PIP_FIND_LINKS", &place.to_string_lossy());
 }

@@ -12,9 +12,13 @@ class LateFinder:
             for folder in sys.path if path is None else path:
                 if path is None and folder.startswith((sys.prefix, sys.base_prefix)):
                     continue  # the image's own: large, and read-only
-                finder = sys.path_importer_cache.get(folder or getcwd())
+                folder = folder or getcwd()
+                finder = sys.path_importer_cache.get(folder)
                 if hasattr(finder, "invalidate_caches"):
                     finder.invalidate_caches()
+                elif finder is None:
+                    # It was no folder when it was looked at: pip may have made it since.
+                    sys.path_importer_cache.pop(folder, None)
             return PathFinder.find_spec(name, path, target)
         except (AttributeError, OSError, TypeError):  # an odd path, or a working directory that is gone
             return None

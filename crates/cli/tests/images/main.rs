@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod packages;
 mod roots;
 mod store;
 
