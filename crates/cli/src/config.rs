@@ -115,7 +115,7 @@ fn tier(values: &Values) -> anyhow::Result<(Choice, Tier)> {
     if choice == Choice::Named(Tier::None) && !dangerous {
         bail!(
             "`tier` is `none`, by which nothing holds what sessions run; if that is what you want, say \
-             `--dangerously-without-isolation true` as well"
+             `--dangerously-without-isolation` as well"
         );
     }
     let least = match (values.text("tier-min"), choice) {

@@ -190,6 +190,8 @@ impl Keeper {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if cell.state == State::Live {
             cell.state = State::Dead;
+            // Its workspace goes with it, as a cell's does.
+            self.trash.take(&cell.folder);
             self.outbox.push(FromKeeper::CellDied { cell: number, status }, Vec::new());
         } else {
             self.forget(number);
@@ -198,7 +200,9 @@ impl Keeper {
 
     fn forget(&mut self, number: u64) {
         let Some(cell) = self.cells.remove(&number) else { return };
-        self.trash.take(&cell.folder);
+        if cell.state != State::Dead {
+            self.trash.take(&cell.folder);
+        }
         if self.who.sessions.is_some() {
             remove_shared_memory(cell.id);
         }

@@ -1,0 +1,249 @@
+//! The tier `confined`, in containers as Docker starts them by default: what it claims is held, what it does not promise
+//! is true, the contract is kept, and nothing is left behind.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use ringfence_attack::{Attack, Class, Ids, catalogue, weaknesses};
+use ringfence_testkit::{Container, Server, ServerOptions, User};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ringfence");
+/// The id of `nobody`, an ordinary user of every machine.
+const NOBODY: u32 = 65_534;
+/// A user that nobody else is, in containers: the kernel counts processes of one user over all of them.
+const SOMEBODY: u32 = 61_234;
+
+/// Some take the machine's processors to their limit, and judge by time that a second session is not kept waiting.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn confined() -> ServerOptions {
+    ServerOptions::new(PROGRAM).args(["--tier", "confined"])
+}
+
+fn url(server: &Server) -> String {
+    format!("http://{}", server.address())
+}
+
+/// Its own session may be ended by it where all sessions have one id: `processes_together` of the weaknesses.
+const NOT_AS_A_USER: &str = "python_fork_bomb";
+
+fn what_is_claimed_is_held(container: Container, attacks: &[(Class, Attack)]) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = confined().container(container).start();
+    let report = ringfence_attack::run(&url(&server), None, attacks, |_| ()).unwrap();
+    assert_eq!(report.tier, "confined");
+    assert!(report.all_held(), "{}", report.to_text());
+    assert!(report.findings.len() > 90, "{}", report.to_text());
+}
+
+#[test]
+fn what_is_claimed_is_held_as_root_of_a_container() {
+    what_is_claimed_is_held(Container::new(), &catalogue().unwrap());
+}
+
+#[test]
+fn what_is_claimed_is_held_as_a_user_of_a_container() {
+    let attacks = catalogue().unwrap().into_iter().filter(|(_, attack)| attack.name != NOT_AS_A_USER);
+    what_is_claimed_is_held(Container::new().user(SOMEBODY), &attacks.collect::<Vec<_>>());
+}
+
+/// A list of weaknesses that are none would be no better than promises that are none.
+fn what_is_not_promised_is_true(user: User) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = tempfile::tempdir().unwrap();
+    fs::set_permissions(own.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (socket, file) = (own.path().join("socket"), own.path().join("file"));
+    let listener = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(|mut one| drop(one.write_all(b"hello"))));
+    fs::write(&file, b"the user's own").unwrap();
+    std::os::unix::fs::chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+    let limits = ["--python", "/usr/bin/python3", "--cpus", "0.05", "--memory", "512MiB", "--workspace-bytes", "4MiB"];
+    let server = confined().args(limits).user(user).start();
+    let names = format!("SOCKET = {socket:?}\nFILE = {file:?}\nCPUS = 0.05\nPROCESSES = 256");
+    for weakness in weaknesses().unwrap() {
+        if weakness.ids == Ids::Any || user != User::Same {
+            weakness.show(&url(&server), &names).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_not_promised_is_true_as_root() {
+    what_is_not_promised_is_true(User::Same);
+}
+
+#[test]
+fn what_is_not_promised_is_true_as_an_ordinary_user() {
+    what_is_not_promised_is_true(User::Other(NOBODY));
+}
+
+/// What is told to operators is the whole list.
+#[test]
+fn what_is_not_promised_stands_in_the_document_and_in_doctor() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let flowing = document.split_whitespace().collect::<Vec<_>>().join(" ");
+    let doctor = Command::new(PROGRAM).arg("doctor").output().unwrap();
+    let doctor = String::from_utf8(doctor.stdout).unwrap();
+    for weakness in weaknesses().unwrap() {
+        assert!(flowing.contains(&weakness.about), "SECURITY.md does not say: {}", weakness.about);
+        let told = weakness.ids == Ids::Any || !rustix::process::geteuid().is_root();
+        assert_eq!(doctor.contains(&weakness.about), told, "{}", weakness.name);
+    }
+}
+
+#[test]
+fn the_contract_is_kept_in_a_container() {
+    for container in [Container::new(), Container::new().user(SOMEBODY)] {
+        let server = confined().container(container).start();
+        let output = Command::new(PROGRAM).args(["check", "--base-url", &url(&server)]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn by_itself_a_container_does_not_get_the_weaker_tier() {
+    let (status, _, said) = ServerOptions::new(PROGRAM).container(Container::new()).run_to_end();
+    assert_eq!(status.code(), Some(4), "{said}");
+    let server = ServerOptions::new(PROGRAM).container(Container::new()).args(["--tier-min", "confined"]).start();
+    assert_eq!(server.ready_line("tier"), Some("confined"));
+    let mut client = server.client();
+    assert_eq!(client.call("GET", "/health", None).json()["tier"], "confined");
+    assert_eq!(client.call("POST", "/sessions", Some(&json!({}))).json()["tier"], "confined");
+}
+
+#[test]
+fn nothing_holds_a_session_only_where_that_is_said_twice() {
+    let (status, _, said) = ServerOptions::new(PROGRAM).args(["--tier", "none"]).run_to_end();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.contains("--dangerously-without-isolation"), "{said}");
+    for user in [User::Same, User::Other(NOBODY)] {
+        let options = ServerOptions::new(PROGRAM).user(user).args(["--python", "/usr/bin/python3"]);
+        let mut server = options.args(["--tier", "none", "--dangerously-without-isolation"]).start();
+        assert_eq!(server.ready_line("tier"), Some("none"));
+        assert!(server.log().contains("nothing holds what sessions run"));
+        assert_eq!(server.client().call("GET", "/health", None).json()["tier"], "none");
+        let output = Command::new(PROGRAM).args(["check", "--base-url", &url(&server)]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// A session with a daemon of its own in it, which left its session, its group and its parent.
+fn busy_session(server: &Server) -> String {
+    let mut client = server.client();
+    let handle = client.call("POST", "/sessions", Some(&json!({}))).json();
+    let id = handle["session_id"].as_str().unwrap().to_owned();
+    let code = "import os, subprocess\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        \
+                os.execvp('sleep', ['sleep', '31556'])\n    os._exit(0)\nos.wait()\nprint(os.getcwd())";
+    let body = json!({"tool": "code_execution", "input": {"code": code}});
+    let answer = client.call("POST", &format!("/sessions/{id}/exec"), Some(&body)).json();
+    let folder = answer["result_block"]["content"]["stdout"].as_str().unwrap().trim().to_owned();
+    assert!(Path::new(&folder).is_dir(), "{answer}");
+    folder
+}
+
+/// What lives below `root` once a daemon of [`busy_session`] is among it.
+fn busy_below(root: u32) -> Vec<(u32, String)> {
+    loop {
+        let processes = below(root);
+        if processes.iter().any(|(_, name)| name == "sleep") {
+            return processes;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until the folder is removed.
+fn removed(folder: &str) {
+    while Path::new(folder).exists() {
+        std::thread::yield_now();
+    }
+}
+
+/// Every process below `root`: id and name.
+fn below(root: u32) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    let mut known = HashSet::from([root]);
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let (head, tail) = stat.rsplit_once(") ").unwrap();
+        let parent: u32 = tail.split(' ').nth(1).unwrap().parse().unwrap();
+        all.push((pid, parent, head.split_once('(').unwrap().1.to_owned()));
+    }
+    loop {
+        let before = known.len();
+        for (pid, parent, name) in &all {
+            if known.contains(parent) && known.insert(*pid) {
+                found.push((*pid, name.clone()));
+            }
+        }
+        if known.len() == before {
+            return found;
+        }
+    }
+}
+
+/// Waits until none of them lives.
+fn gone(pids: &[(u32, String)]) {
+    for (pid, _) in pids {
+        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Whoever is killed: no process stays, and no folder.
+#[test]
+fn nothing_is_left_of_whatever_is_killed() {
+    for user in [User::Same, User::Other(NOBODY)] {
+        let mut server = confined().user(user).args(["--python", "/usr/bin/python3", "--pool-size", "1"]).start();
+        let folder = busy_session(&server);
+        let processes = busy_below(server.pid());
+        let keeper = processes.iter().find(|(_, name)| name == "ringfence-keep").unwrap().0;
+        kill(keeper);
+        assert!(!server.wait().success());
+        gone(&processes);
+        removed(&folder);
+    }
+}
+
+/// The guard is the first process of a session: its death is the session's, and nobody else's.
+#[test]
+fn a_killed_guard_takes_its_session_along_and_no_other() {
+    for user in [User::Same, User::Other(NOBODY)] {
+        let server = confined().user(user).args(["--python", "/usr/bin/python3", "--pool-size", "0"]).start();
+        let folder = busy_session(&server);
+        let other = busy_session(&server);
+        let processes = below(server.pid());
+        let keeper = processes.iter().find(|(_, name)| name == "ringfence-keep").unwrap().0;
+        // The guard of the first session is who has its folder as its own, below the keeper's zygote.
+        let guard = below(keeper).into_iter().find(|(pid, name)| {
+            name.starts_with("python")
+                && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == Path::new(&folder))
+        });
+        let guard = guard.unwrap().0;
+        let session = busy_below(guard);
+        kill(guard);
+        gone(&session);
+        removed(&folder);
+        assert!(Path::new(&other).exists());
+        drop(busy_below(keeper));
+    }
+}
