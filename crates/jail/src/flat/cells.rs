@@ -184,8 +184,7 @@ impl Keeper {
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.orders = None;
         if status != 0 {
-            let id = cell.id;
-            self.kill_left(id);
+            self.kill_orphans();
         }
         let Some(cell) = self.cells.get_mut(&number) else { return };
         if cell.state == State::Live {

@@ -7,9 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringfence_frame::keeper::FromKeeper;
 use ringfence_frame::zygote::{FromZygote, ToZygote};
-use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Forked, wait_for};
-use ringfence_sys::{ids, packet, signal};
+use ringfence_sys::process;
+use ringfence_sys::{packet, signal};
 
 use super::cells::State;
 use super::keeper::Keeper;
@@ -72,30 +71,8 @@ impl Keeper {
         }
     }
 
-    /// Kills what a guard that did not end as it should has left: by the session's id, and whatever came to us.
-    pub(super) fn kill_left(&mut self, id: u32) {
-        if self.who.sessions.is_some() {
-            self.kill_all_of(id);
-        }
-        self.kill_orphans();
-    }
-
-    /// `kill(-1)` as that id reaches all of its processes at once, and no other.
-    fn kill_all_of(&self, id: u32) {
-        match process::fork(&self.single, Namespaces::NONE) {
-            Ok(Forked::Child) => {
-                let became = ids::become_group(id).and_then(|()| ids::become_user(id));
-                // ESRCH: there was nobody.
-                let _ = became.and_then(|()| signal::send(-1, libc::SIGKILL));
-                process::exit_now(0)
-            }
-            Ok(Forked::Parent(child)) => drop(wait_for(child.pid)),
-            // No process can be made; the orphans are killed one by one.
-            Err(_) => {}
-        }
-    }
-
-    /// Kills whatever descends from this process by way of a child that it does not know.
+    /// Kills whatever descends from this process by way of a child that it does not know: what a guard that did not end as
+    /// it should has left. Not by the session's id, which another server on this machine may have given away as well.
     pub(super) fn kill_orphans(&mut self) {
         let zygotes =
             self.images.iter().filter_map(|image| image.zygote.process.as_ref().map(|zygote| zygote.child.pid));
