@@ -200,6 +200,11 @@ fn read_file(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
         bail!("{} has {length} bytes; at most {CONFIG_FILE_BYTES_MAX} are read", about());
     }
     let text = std::fs::read_to_string(path).with_context(about)?;
+    read_table(&text, about)
+}
+
+/// Reads the text of a configuration file, which `about` names.
+fn read_table(text: &str, about: impl Fn() -> String + Copy) -> anyhow::Result<BTreeMap<String, String>> {
     let table: toml::Table = text.parse().with_context(about)?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
@@ -249,6 +254,24 @@ mod tests {
         ] {
             assert!(printed.contains(&line), "{line} in {printed}");
         }
+    }
+
+    /// A target of the fuzzers (`ringfence-fuzz`): what is read holds known settings, and is the same once written.
+    fn configuration(data: &[u8]) {
+        let Ok(text) = std::str::from_utf8(data) else { return };
+        let about = || "the configuration file".to_owned();
+        let Ok(values) = read_table(text, about) else { return };
+        assert!(values.keys().all(|name| setting(name).is_some()));
+        let texts = values.iter().map(|(name, text)| (name.clone(), toml::Value::String(text.clone())));
+        let written = toml::Table::from_iter(texts).to_string();
+        assert_eq!(read_table(&written, about).unwrap(), values, "{written}");
+    }
+
+    #[test]
+    fn a_configuration_of_any_bytes_is_answered() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/configuration");
+        let mutations = ringfence_fuzz::limits::MUTATIONS;
+        assert!(ringfence_fuzz::exercise(&corpus, configuration, mutations).unwrap() > mutations);
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn every_bound_stands_in_the_documents() {
         "attack",
         "cli",
         "control",
+        "fuzz",
         "gate",
         "grant",
         "host",

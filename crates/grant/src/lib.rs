@@ -16,6 +16,8 @@
 
 mod claims;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grant;
 mod json;
 mod jwk;

@@ -29,6 +29,8 @@ mod digest;
 mod document;
 mod error;
 mod found;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 pub mod limits;
 mod pull;

@@ -31,6 +31,8 @@ mod answer;
 pub mod backend;
 mod dispatch;
 mod door;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 mod metrics;
 mod mime;

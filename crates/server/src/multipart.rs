@@ -237,7 +237,7 @@ impl Form {
     fn headers(&mut self) -> Result<Option<Event>, FormError> {
         const END: &[u8] = b"\r\n\r\n";
         let before = self.held.len();
-        let room = PART_HEADER_BYTES_MAX + END.len() - before.min(PART_HEADER_BYTES_MAX);
+        let room = PART_HEADER_BYTES_MAX.saturating_sub(before);
         let taken = self.input.len().min(room);
         self.held.extend_from_slice(self.input.get(..taken).unwrap_or_default());
         let from = before.saturating_sub(END.len() - 1);

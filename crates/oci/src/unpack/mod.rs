@@ -162,6 +162,20 @@ pub fn unpack_layer(
     Ok(())
 }
 
+/// Applies a tar archive to an empty folder, without a blob, a digest or a sync.
+pub(crate) fn unpack_plain(
+    archive: &[u8],
+    into: &Path,
+    owners: Owners,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, OciError> {
+    let mut unpacked = Unpacked::default();
+    let folder = Folder::open(into)?;
+    let mut writer = Writer::new(&folder, owners, limits, &mut unpacked);
+    writer.layer(&mut Tape::new(archive, "the layer"))?;
+    Ok(unpacked)
+}
+
 /// One call for the thousands of files: what is renamed into place later must not outlive a power cut without them.
 fn sync(into: &Path) -> Result<(), OciError> {
     File::open(into)
