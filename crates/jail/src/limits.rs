@@ -62,8 +62,9 @@ pub(crate) const SIGNALS_PENDING_MAX: u64 = 512;
 pub(crate) const MESSAGE_QUEUE_BYTES_MAX: u64 = 8 << 10;
 /// Bytes of locked memory; some kinds are counted likewise.
 pub(crate) const LOCKED_BYTES_MAX: u64 = 64 << 10;
-/// Folders of ended sessions, and what was moved out of them, that wait to be removed; more stay until the end.
-pub(crate) const TRASH_WAITING_MAX: usize = 1 << 20;
+/// Folders of ended sessions, and what was moved out of them, that are remembered to be removed; more are found again on
+/// disk when these are gone.
+pub(crate) const TRASH_WAITING_MAX: usize = 1 << 14;
 /// Names removed in one turn of a keeper without namespaces.
 pub(crate) const TRASH_STEP_MAX: usize = 200;
 /// Ends of guards that are remembered while another is being forked.

@@ -16,6 +16,10 @@ pub(super) struct Trash {
     folder: PathBuf,
     waiting: Vec<PathBuf>,
     taken: u64,
+    /// Whether more lie in `folder` than `waiting` had room for.
+    more: bool,
+    /// Whether anything was removed since `folder` was last looked through.
+    progress: bool,
 }
 
 impl Trash {
@@ -23,11 +27,11 @@ impl Trash {
     pub(super) fn new(folder: PathBuf) -> io::Result<Trash> {
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
-        Ok(Trash { folder, waiting: Vec::new(), taken: 0 })
+        Ok(Trash { folder, waiting: Vec::new(), taken: 0, more: false, progress: true })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && !(self.more && self.progress)
     }
 
     /// Takes a folder over, to be removed later; it must lie in the same file system.
@@ -36,23 +40,41 @@ impl Trash {
         let place = self.folder.join(self.taken.to_string());
         // What its owner had closed is opened: only a folder that can be written to can be moved.
         let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-        if fs::rename(folder, &place).is_ok() && self.waiting.len() < TRASH_WAITING_MAX {
-            self.waiting.push(place);
+        if fs::rename(folder, &place).is_ok() {
+            match self.waiting.len() < TRASH_WAITING_MAX {
+                true => self.waiting.push(place),
+                false => self.more = true,
+            }
         }
     }
 
     /// Removes up to `entries` names. What cannot be removed stays until the end of the server.
     pub(super) fn step(&mut self, entries: usize) {
         let mut left = entries;
-        while left > 0
-            && let Some(folder) = self.waiting.pop()
-        {
+        while left > 0 && !self.is_empty() {
+            let Some(folder) = self.waiting.pop() else {
+                self.look_through();
+                left -= 1;
+                continue;
+            };
             match self.empty(&folder, &mut left) {
                 // Its own folders wait behind it now.
-                Ok(true) => drop(fs::remove_dir(&folder)),
+                Ok(true) => self.progress |= fs::remove_dir(&folder).is_ok(),
                 Ok(false) => self.waiting.push(folder),
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Finds again what there was no room to remember. Looks in vain once at most: what cannot be removed is found, too.
+    fn look_through(&mut self) {
+        (self.more, self.progress) = (false, false);
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if self.waiting.len() >= TRASH_WAITING_MAX {
+                self.more = true;
+                return;
+            }
+            self.waiting.push(entry.path());
         }
     }
 
@@ -68,6 +90,7 @@ impl Trash {
                 self.take(&entry.path());
             } else {
                 fs::remove_file(entry.path())?;
+                self.progress = true;
             }
         }
         Ok(true)
@@ -132,5 +155,25 @@ mod tests {
         fs::write(place.path().join("whole/c"), b"x").unwrap();
         remove(&place.path().join("whole")).unwrap();
         assert!(!place.path().join("whole").exists());
+    }
+
+    #[test]
+    fn more_folders_than_can_wait_are_removed_all_the_same() {
+        let place = tempfile::tempdir().unwrap();
+        let mut trash = Trash::new(place.path().join("trash")).unwrap();
+        let wide = |name: &str| {
+            let session = place.path().join(name);
+            for number in 0..TRASH_WAITING_MAX + 100 {
+                fs::create_dir_all(session.join(number.to_string())).unwrap();
+            }
+            session
+        };
+        trash.take(&wide("session"));
+        while !trash.is_empty() {
+            trash.step(1000);
+        }
+        assert_eq!(fs::read_dir(place.path().join("trash")).unwrap().count(), 0);
+        remove(wide("at_the_end").as_path()).unwrap();
+        assert!(!place.path().join("at_the_end").exists());
     }
 }

@@ -425,7 +425,8 @@ pub(super) const REFUSED: &[i64] = &[
 ];
 
 /// Allowed above, and refused to what shares its namespaces with others: what these make is named for everybody, and
-/// stays when its maker has gone.
+/// stays when its maker has gone; and Landlock has no rule for watches, which name the files that others make and open
+/// wherever the mode of a folder allows it.
 pub(super) const REFUSED_IN_COMPANY: &[i64] = &[
     SYS_shmget,
     SYS_shmat,
@@ -445,4 +446,9 @@ pub(super) const REFUSED_IN_COMPANY: &[i64] = &[
     SYS_mq_timedreceive,
     SYS_mq_notify,
     SYS_mq_getsetattr,
+    #[cfg(target_arch = "x86_64")]
+    SYS_inotify_init,
+    SYS_inotify_init1,
+    SYS_inotify_add_watch,
+    SYS_inotify_rm_watch,
 ];
