@@ -77,6 +77,14 @@ impl Embedded {
         }
     }
 
+    /// Waits until it has ended by itself, which it should not: how it ended. Can be given up.
+    pub(crate) async fn died(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
     /// Ends it, and waits until it is gone.
     pub(crate) async fn end(mut self) {
         drop(self.input.take());

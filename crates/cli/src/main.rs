@@ -29,6 +29,7 @@ mod served;
 mod settings;
 mod shell;
 mod tenancy;
+mod terminal;
 mod token;
 
 use std::process::ExitCode;

@@ -126,6 +126,21 @@ async fn without_a_server_it_brings_its_own_and_takes_it_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_its_own_that_dies_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let (child, talk) = over_pipes(&["--image", "bare", "--", "--state-dir", state, "--memory", "512MiB"]).await;
+    assert_eq!(text(&call(&talk, "run_python", json!({"code": "print(6 * 7)"})).await), "42\n");
+    let pid = i32::try_from(servers_of(&child)[0]).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    let ended = child.wait_with_output().await.unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("the server of its own has died"), "{said}");
+    drop(talk);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_call_is_interrupted_and_variables_are_kept() {
     let server = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).start();
     let url = format!("http://{}", server.address());

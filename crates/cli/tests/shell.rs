@@ -146,14 +146,26 @@ fn on_a_terminal_calls_are_interrupted_and_entries_remembered() {
     terminal.press("print(x + 1)\r");
     terminal.sees("6\r\n");
     terminal.sees(">>> ");
-    // The entry before the last one, from the history.
-    terminal.press("\x1b[A\x1b[A");
+    // What a terminal would obey is shown, not sent to it: the clipboard, a report that would come back as if typed.
+    terminal.press("!printf '\\033]52;c;eA==\\007\\033[6n\\n\\033[31mred\\033[m\\n'\r");
+    let shown = terminal.sees("\\u{1b}]52;c;eA==\\u{7}\\u{1b}[6n\r\n");
+    assert!(!shown.contains("\x1b]52"), "{shown:?}");
+    terminal.sees("\x1b[31mred\x1b[m\r\n\x1b[0m");
+    terminal.sees(">>> ");
+    terminal.press("2 * 4\r");
+    terminal.sees("8\r\n");
+    terminal.sees(">>> ");
+    // An entry of before, from the history.
+    terminal.press("\x1b[A\x1b[A\x1b[A\x1b[A");
     terminal.sees("time.sleep(600)");
     terminal.press("\x03");
     terminal.sees(">>> ");
     terminal.press("\x04");
     assert!(terminal.child.wait().unwrap().success());
     assert_eq!(ask(&server, "/health")["session_count"], 0);
-    let history = std::fs::read_to_string(folder.path().join(".local/state/ringfence/shell-history")).unwrap();
+    let history = folder.path().join(".local/state/ringfence/shell-history");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&history).unwrap().permissions());
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+    let history = std::fs::read_to_string(history).unwrap();
     assert!(history.contains("6 * 7"), "{history}");
 }

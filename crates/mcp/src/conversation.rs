@@ -110,7 +110,7 @@ impl Conversation {
         loop {
             tokio::select! {
                 biased;
-                done = &mut run => return self.settled(done).await,
+                done = &mut run => return self.settled(&session, done).await,
                 () = cancel.due(cancelled) => cancel.interrupt(&session).await,
                 () = sleep_until(progress) => {
                     told(begun.elapsed());
@@ -132,18 +132,20 @@ impl Conversation {
         match work(&session).await {
             // A file that is missing and a session that is are told apart by asking for the session.
             Err(ClientError::NotFound { operation, detail }) => match session.list("").await {
-                Err(gone @ ClientError::NotFound { .. }) => self.settled(Err(gone)).await,
+                Err(gone @ ClientError::NotFound { .. }) => self.settled(&session, Err(gone)).await,
                 _ => Err(ClientError::NotFound { operation, detail }.into()),
             },
             done => Ok(done?),
         }
     }
 
-    /// What an operation came to; a session that is gone is let go of.
-    async fn settled<T>(&self, done: Result<T, ClientError>) -> Result<T, Trouble> {
+    /// What an operation on a session came to; a session that is gone is let go of. Another operation may have seen the
+    /// same before, and a new session be leased already: that one stays.
+    async fn settled<T>(&self, session: &Session, done: Result<T, ClientError>) -> Result<T, Trouble> {
         match done {
             Err(ClientError::NotFound { .. }) => {
-                if let Some(lease) = self.lease.lock().await.take() {
+                let gone = self.lease.lock().await.take_if(|lease| lease.id() == session.id());
+                if let Some(lease) = gone {
                     drop(lease.keep());
                 }
                 Err(Trouble::SessionGone)
@@ -203,5 +205,29 @@ impl Cancel {
             }
         };
         self.next = Some(Instant::now() + pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_client::Client;
+    use ringfence_fake::{Fake, Rules};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_late_to_hear_that_a_session_is_gone_lets_go_of_no_other() {
+        let fake = Fake::start(Rules::default()).await.unwrap();
+        let conversation = Conversation::new(Backend::ready(Client::new(fake.url()).unwrap(), None));
+        let gone = conversation.session().await.unwrap();
+        gone.destroy().await.unwrap();
+        for _ in 0..2 {
+            let failed = gone.list("").await;
+            assert!(matches!(conversation.settled(&gone, failed).await, Err(Trouble::SessionGone)));
+            assert_ne!(conversation.session().await.unwrap().id(), gone.id());
+        }
+        assert_eq!(fake.sessions(), 1, "a second one was leased, and the first of them left behind");
+        conversation.release().await;
+        assert_eq!(fake.sessions(), 0);
     }
 }

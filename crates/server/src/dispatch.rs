@@ -181,9 +181,8 @@ pub(crate) async fn answer<B: Backend>(app: &App<B>, request: Request<Incoming>,
     let mut body = Intake::new(body, &head.headers, &app.limits);
     let mut tenant = None;
     let (matched, outcome) = match route(&head.method, head.uri.path()) {
-        Ok((route, id)) => match enter(app, route, &head.headers) {
-            Ok(entered) => {
-                tenant = entered;
+        Ok((route, id)) => match enter(app, route, &head.headers, &mut tenant) {
+            Ok(()) => {
                 let asked = Asked { head: &head, body: &mut body };
                 (route, handle(app, route, id, tenant.as_ref(), asked).await)
             }
@@ -228,17 +227,18 @@ fn admit<B>(app: &App<B>, headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a request is let in, and who it is for where the server is shared.
-fn enter<B>(app: &App<B>, route: Route, headers: &HeaderMap) -> Result<Option<Tenant>, Refusal> {
+/// Whether a request is let in; where the server is shared, who it is for, also of one that comes too often: the record of
+/// a request names whom it was refused to.
+fn enter<B>(app: &App<B>, route: Route, headers: &HeaderMap, asks: &mut Option<Tenant>) -> Result<(), Refusal> {
     if !route.is_open() {
         admit(app, headers)?;
     }
-    let Some(tenants) = app.tenants.as_ref().filter(|_| !route.is_of_the_server()) else { return Ok(None) };
-    let tenant = access::tenant(headers)?;
-    if route.is_rated() {
-        tenants.count(&tenant.workspace)?;
+    let Some(tenants) = app.tenants.as_ref().filter(|_| !route.is_of_the_server()) else { return Ok(()) };
+    let tenant = asks.insert(access::tenant(headers)?);
+    match route.is_rated() {
+        true => tenants.count(&tenant.workspace),
+        false => Ok(()),
     }
-    Ok(Some(tenant))
 }
 
 async fn handle<B: Backend>(
@@ -289,6 +289,27 @@ mod tests {
     fn every_route_has_its_label() {
         for (index, (route, _)) in Route::ALL.iter().enumerate() {
             assert_eq!(*route as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_request_that_comes_too_often_is_still_known_by_its_workspace() {
+        let rate = crate::rate::Rate { interval: std::time::Duration::from_secs(3600), burst: 1 };
+        let app = App {
+            backend: (),
+            limits: DoorLimits::default(),
+            access: Access::default(),
+            tenants: Some(Tenants::new(access::Tenancy { rate: Some(rate) })),
+            metrics: Metrics::default(),
+            request_ids: RequestIds::new().unwrap(),
+            archives: Arc::new(Semaphore::new(1)),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("x-ringfence-workspace", "team-a".parse().unwrap());
+        for is_let_in in [true, false] {
+            let mut asks = None;
+            assert_eq!(enter(&app, Route::GetSession, &headers, &mut asks).is_ok(), is_let_in);
+            assert_eq!(asks.unwrap().workspace.as_str(), "team-a");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_mcp::{Backend, Door, DoorOptions, Starting, serve_stdio};
@@ -24,7 +24,7 @@ and ended with it; what follows -- goes to that server, and RINGFENCE_* variable
 
 Example: ringfence mcp --image bare -- --memory 1GiB --max-sessions 4
 
-Exit status: 0 the peer is gone or the end was asked for, 1 it could not be served, 2 wrong arguments.";
+Exit status: 0 the peer is gone or the end was asked for, 1 it could not be served or its server died, 2 wrong arguments.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -82,30 +82,46 @@ async fn serve(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     // Beside the conversation: a peer does not wait for an image to be built before it is greeted.
     let (done, over) = oneshot::channel();
-    let server = tokio::spawn(own_server(arguments, starting, over));
+    let server = tokio::spawn(own_server(arguments, starting, over, stop.clone()));
     let conversed = converse(matches, backend, stop).await;
     drop(done);
-    server.await.context("the server of its own")?;
+    server.await.context("the server of its own")??;
     conversed
 }
 
-/// A server for as long as `over` has not come.
-async fn own_server(arguments: Vec<OsString>, starting: Starting, mut over: oneshot::Receiver<()>) {
+/// A server for as long as `over` has not come. One that dies ends all: without it there is nothing to serve, and its port
+/// may be somebody else's by now, who must be sent neither its token nor code.
+async fn own_server(
+    arguments: Vec<OsString>,
+    starting: Starting,
+    mut over: oneshot::Receiver<()>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let started = tokio::select! {
         started = Embedded::start(&arguments) => started,
-        _ = &mut over => return,
+        _ = &mut over => return Ok(()),
     };
     match started {
-        Ok((server, client)) => {
+        Ok((mut server, client)) => {
             starting.ready(client);
-            let _ = over.await;
-            server.end().await;
+            tokio::select! {
+                _ = &mut over => server.end().await,
+                how = server.died() => {
+                    // Whoever ends a whole group of processes ends this one too.
+                    if stop.is_cancelled() {
+                        return Ok(());
+                    }
+                    stop.cancel();
+                    bail!("the server of its own has died ({how})");
+                }
+            }
         }
         Err(error) => {
             complain(&error);
             starting.failed(format!("{error:#}"));
         }
     }
+    Ok(())
 }
 
 async fn converse(matches: &ArgMatches, backend: Backend, stop: CancellationToken) -> anyhow::Result<()> {

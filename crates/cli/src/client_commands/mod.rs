@@ -65,10 +65,11 @@ pub(crate) fn print(bytes: impl AsRef<[u8]>) {
     let _ = out.write_all(bytes.as_ref()).and_then(|()| out.flush());
 }
 
-/// Writes a line about a failure to standard error, with everything that led to it.
+/// Writes a line about a failure to standard error, with everything that led to it. What a backend says is in it.
 pub(crate) fn complain(error: &anyhow::Error) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "ringfence: {error:#}");
+    let said = format!("{error:#}");
+    let _ = writeln!(std::io::stderr(), "ringfence: {}", crate::terminal::tamed(&said));
 }
 
 /// The exit status of a command that has no other than done and not done.

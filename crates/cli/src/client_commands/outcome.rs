@@ -1,12 +1,13 @@
 //! What a call came to, for a person, for a program, and for the shell.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use ringfence_client::ExecResult;
 use serde_json::{Value, json};
 
 use super::print;
+use crate::terminal::tamed;
 
 /// The exit status where the call could not be carried out at all, apart from any that a program is likely to have.
 pub(crate) const NOT_RUN: u8 = 125;
@@ -28,11 +29,18 @@ pub(crate) fn as_json(session_id: &str, done: &ExecResult) -> Value {
     })
 }
 
-/// The program's output on our own streams.
+/// The program's output on our own streams: as it is, but for what a terminal would obey.
 pub(crate) fn show(done: &ExecResult) {
-    print(&done.stdout);
+    match std::io::stdout().is_terminal() {
+        true => print(&*tamed(&done.stdout)),
+        false => print(&done.stdout),
+    }
+    let mut errors = std::io::stderr();
     // Where nobody reads any more, nothing is left to do.
-    let _ = std::io::stderr().write_all(done.stderr.as_bytes());
+    let _ = match errors.is_terminal() {
+        true => errors.write_all(tamed(&done.stderr).as_bytes()),
+        false => errors.write_all(done.stderr.as_bytes()),
+    };
 }
 
 /// The program's exit status as ours; what no process can end with is 1.
