@@ -105,3 +105,22 @@ fn no_environment_and_no_title_holds_a_secret() {
         }
     }
 }
+
+/// What the daemon's filter has to let through for links: they are made, and given to the session's user.
+#[test]
+fn an_archive_with_links_is_unpacked_by_the_held_daemon() {
+    for (who, server) in servers() {
+        let mut client = Client::new(server.address(), Some(TOKEN));
+        let mut session = client.lease(&json!({}));
+        session.bash("mkdir -p a/b && echo text > a/b/file && ln -s b/file a/soft && ln a/b/file a/hard");
+        session.python("import tarfile\nwith tarfile.open('a.tar', 'w') as made: made.add('a')");
+        let tar = session.get("a.tar");
+        assert_eq!(tar.status, 200, "run by {who}");
+        let folder = format!("/sessions/{}/archive?path=c", session.id);
+        let put = Client::new(server.address(), Some(TOKEN)).try_call("PUT", &folder, "application/x-tar", &tar.body);
+        let put = put.unwrap();
+        assert_eq!(put.status, 201, "run by {who}: {}", String::from_utf8_lossy(&put.body));
+        let seen = session.bash("cd c/a; cat soft hard; readlink soft; rm soft hard && echo removed");
+        assert_eq!(seen, "text\ntext\nb/file\nremoved\n", "run by {who}");
+    }
+}

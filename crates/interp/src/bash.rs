@@ -31,7 +31,7 @@ impl Cell {
     /// everything is killed that the command has started, whatever sessions and groups it made. What a caller's
     /// interrupt does is told at [`InterruptHandle`](crate::InterruptHandle).
     pub async fn run_bash(&mut self, bash: &Bash, timeout: Duration) -> CallReport {
-        let mut begun = self.begin(timeout);
+        let mut begun = self.begin_beside(timeout);
         let (ending, cpu_us) = self.bash(bash, &mut begun).await.unwrap_or_else(|ending| (ending, 0));
         self.finish(begun, ending, cpu_us)
     }

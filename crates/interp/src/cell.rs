@@ -167,13 +167,25 @@ impl Cell {
         gone.await;
     }
 
-    /// Begins a call.
+    /// Begins a call of the interpreter, which reads the interpreter's pipes.
     pub(crate) fn begin(&mut self, timeout: Duration) -> Begun {
-        if std::mem::replace(&mut self.in_call, true) {
-            self.lost = true;
-        }
         if let Slot::Ready(worker) = &self.slot {
             worker.pipes().begin_call(&self.shared.sweep);
+        }
+        self.begun(timeout)
+    }
+
+    /// Begins a call that the interpreter has no part in.
+    pub(crate) fn begin_beside(&mut self, timeout: Duration) -> Begun {
+        if let Slot::Ready(worker) = &self.slot {
+            worker.pipes().begin_beside();
+        }
+        self.begun(timeout)
+    }
+
+    fn begun(&mut self, timeout: Duration) -> Begun {
+        if std::mem::replace(&mut self.in_call, true) {
+            self.lost = true;
         }
         Begun {
             since_ticks: boot_ticks(),
@@ -321,6 +333,12 @@ impl Cell {
                 }
             }
         }
+    }
+
+    /// Waits until init has done what it was asked before and does not answer to, such as an interrupt: one that is late
+    /// would hit the next call.
+    pub(crate) async fn after_init(&mut self) -> Result<(), Ending> {
+        self.kill_since(u64::MAX, 0).await
     }
 
     /// Notices an interpreter that died between calls, so that the next one is on its way.

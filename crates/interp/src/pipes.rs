@@ -170,10 +170,10 @@ impl Background {
         Some(BackgroundOutput { stdout: streams.out.into_text(), stderr: streams.err.into_text() })
     }
 
-    /// Takes what waits in a pair.
-    pub(crate) fn absorb(&self, pair: &Pair, watch: Option<&PairWatch>) {
+    /// Takes what waits in a pair, at most about `bytes_max` of each stream.
+    pub(crate) fn absorb(&self, pair: &Pair, watch: Option<&PairWatch>, bytes_max: usize) {
         let mut streams = lock(&self.streams);
-        streams.take(pair, watch, READ_BYTES);
+        streams.take(pair, watch, bytes_max);
         // At rest a session holds no buffer for reading.
         streams.scratch = Vec::new();
     }
@@ -226,7 +226,7 @@ impl Leftovers {
             let Ok(watch) = pair.watch() else { return };
             while !pair.ended() {
                 watch.readable(&pair).await;
-                background.absorb(&pair, Some(&watch));
+                background.absorb(&pair, Some(&watch), READ_BYTES);
             }
         });
         self.keep(task.abort_handle());

@@ -75,6 +75,9 @@ impl Cell {
             Finish::CellLost => return Err(Ending::CellLost),
             Finish::Done { return_code, ended, hints, cpu_us } => {
                 running.drain();
+                if interrupted {
+                    self.after_init().await?;
+                }
                 let ending = match interrupted && ended == Ended::Interrupted {
                     true => Ending::Stopped { cause: StopCause::Asked, what: Stopped::Interrupted },
                     false => Ending::Done { return_code, ended, hints },

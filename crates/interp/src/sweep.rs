@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::limits::{LATE_TICKS, REST_TICKS, SWEEP_TICK};
+use crate::limits::{DRAIN_BYTES_MAX, LATE_TICKS, READ_BYTES, REST_TICKS, SWEEP_TICK};
 use crate::pipes::{Background, Leftovers, Pair, lock};
 
-/// An interpreter's pipes. During a call the call reads them; at rest a task waits for what background threads
+/// An interpreter's pipes. During a call of its own the call reads them; at rest a task waits for what background threads
 /// write, so that they never block on a full pipe. Whoever reads holds the turn.
 #[derive(Debug)]
 pub(crate) struct WorkerPipes {
@@ -60,7 +60,7 @@ impl WorkerPipes {
             if let Some(watch) = turn.watch.take() {
                 watch.abort();
             }
-            self.background.absorb(&self.pair, None);
+            self.background.absorb(&self.pair, None, DRAIN_BYTES_MAX);
             std::mem::replace(&mut turn.listed, true)
         };
         if !listed {
@@ -68,11 +68,21 @@ impl WorkerPipes {
         }
     }
 
-    /// The call reads no longer.
+    /// Takes what came since the last call aside, for a call that is not the interpreter's: whoever reads at rest goes
+    /// on, so that background threads do not block while a shell command runs.
+    pub(crate) fn begin_beside(&self) {
+        let turn = lock(&self.turn);
+        if !turn.in_call {
+            self.background.absorb(&self.pair, None, DRAIN_BYTES_MAX);
+        }
+    }
+
+    /// The call reads no longer; nothing after one that was not the interpreter's.
     pub(crate) fn end_call(&self) {
         let mut turn = lock(&self.turn);
-        turn.in_call = false;
-        turn.ticks = 0;
+        if std::mem::take(&mut turn.in_call) {
+            turn.ticks = 0;
+        }
     }
 
     /// The interpreter is gone: the pipes are watched until their last holder is gone too, as leftovers.
@@ -121,7 +131,7 @@ impl WorkerPipes {
             if turn.in_call && !turn.retired {
                 return;
             }
-            self.background.absorb(&self.pair, Some(&watch));
+            self.background.absorb(&self.pair, Some(&watch), READ_BYTES);
         }
     }
 
@@ -159,5 +169,55 @@ impl Sweep {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::fcntl_setpipe_size;
+
+    use super::*;
+    use crate::pipes::Streams;
+
+    /// Pipes as large as a program can make them, and the program's end of its fd 1.
+    fn large() -> (Arc<WorkerPipes>, std::os::fd::OwnedFd) {
+        let (pair, [out, _err]) = Pair::new().unwrap();
+        fcntl_setpipe_size(&out, DRAIN_BYTES_MAX).unwrap();
+        (WorkerPipes::new(pair, Background::new()), out)
+    }
+
+    fn background_bytes(pipes: &WorkerPipes) -> usize {
+        pipes.background.deliver().map_or(0, |background| background.stdout.len())
+    }
+
+    fn left_in(pipes: &WorkerPipes) -> u64 {
+        let mut streams = Streams::new(1);
+        streams.drain(&pipes.pair);
+        streams.out.total()
+    }
+
+    #[tokio::test]
+    async fn what_a_large_pipe_held_before_a_call_is_not_the_calls_own() {
+        let (pipes, out) = large();
+        rustix::io::write(&out, &vec![b'x'; DRAIN_BYTES_MAX]).unwrap();
+        pipes.begin_call(&Arc::default());
+        assert!(background_bytes(&pipes) > 0);
+        assert_eq!(left_in(&pipes), 0);
+    }
+
+    #[tokio::test]
+    async fn a_call_beside_leaves_the_reading_to_those_who_read_at_rest() {
+        let (pipes, out) = large();
+        pipes.begin_call(&Arc::default());
+        pipes.end_call();
+        rustix::io::write(&out, b"before").unwrap();
+        pipes.begin_beside();
+        assert_eq!(background_bytes(&pipes), 6);
+        while pipes.tick() {}
+        rustix::io::write(&out, b"meanwhile").unwrap();
+        while background_bytes(&pipes) == 0 {
+            tokio::task::yield_now().await;
+        }
+        pipes.end_call();
     }
 }

@@ -145,6 +145,7 @@ const SERVING: &[i64] = &[
     SYS_fstatfs,
     SYS_fchmod,
     SYS_fchown,
+    SYS_fchownat,
     SYS_mkdirat,
     SYS_linkat,
     SYS_symlinkat,

@@ -8,6 +8,7 @@ use crate::{bash, bash_within, lease, python, release};
 crate::cases![
     exit_statuses_pass_through,
     a_background_process_does_not_hold_the_call,
+    threads_of_the_interpreter_write_on_while_a_command_runs,
     a_timeout_kills_the_whole_tree_and_spares_the_interpreter,
     a_fork_bomb_is_contained,
     long_and_strange_commands_arrive,
@@ -43,6 +44,24 @@ async fn a_background_process_does_not_hold_the_call(sessions: Sessions) {
         late = report.background.map(|background| background.stdout).unwrap_or_default();
     }
     assert_eq!(late, "late\n");
+    release(&sessions, id).await;
+}
+
+async fn threads_of_the_interpreter_write_on_while_a_command_runs(sessions: Sessions) {
+    let id = lease(&sessions).await;
+    // More than a pipe holds, begun once the command runs; the command waits for the end of it.
+    let writer = "import os, sys, threading, time\n\
+        def write():\n    \
+            while not os.path.exists('begin'): time.sleep(0.01)\n    \
+            for _ in range(400): sys.stderr.write('x' * 1000 + '\\n')\n    \
+            open('written', 'w').close()\n\
+        threading.Thread(target=write).start()";
+    assert_eq!(python(&sessions, id, writer).await.report.return_code, 0);
+    let report = bash(&sessions, id, "touch begin; until [ -e written ]; do sleep 0.05; done; echo done").await.report;
+    assert_eq!((report.return_code, report.stdout.as_str(), report.stderr.as_str()), (0, "done\n", ""));
+    let report = python(&sessions, id, "print('mine')").await.report;
+    assert_eq!((report.stdout.as_str(), report.stderr.as_str()), ("mine\n", ""));
+    assert!(report.background.is_some_and(|background| background.stderr.contains("xxx")));
     release(&sessions, id).await;
 }
 
