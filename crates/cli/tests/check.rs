@@ -82,7 +82,7 @@ async fn what_cannot_be_checked_ends_with_2() {
     let fake = Fake::start(Rules { token: Some("right".to_owned()), ..Rules::default() }).await.unwrap();
     for (arguments, part) in [
         (vec!["--base-url", "http://127.0.0.1:1"], "there is no backend at http://127.0.0.1:1"),
-        (vec!["--base-url", "https://127.0.0.1"], "TLS"),
+        (vec!["--base-url", "https://127.0.0.1:1"], "there is no backend at https://127.0.0.1:1"),
         (vec!["--base-url", fake.url()], "401"),
         (vec!["--base-url", fake.url(), "--token-file", token.to_str().unwrap()], "401"),
         (vec!["--base-url", fake.url(), "--token-file", "/no/such/file"], "/no/such/file"),
