@@ -1,9 +1,7 @@
 //! Making sessions and taking them down.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -13,6 +11,7 @@ use ringfence_sys::signal;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::keeper::Keeper;
+use super::remains;
 use super::zygote::blocking_pair;
 use crate::keeper::cells::wait_report;
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, PROCESSES_OF_OTHERS};
@@ -89,6 +88,10 @@ impl Keeper {
             return Err(failure(StepName::Image, libc::ENOENT));
         }
         let id = self.ids.take().ok_or(failure(StepName::Id, libc::EAGAIN))?;
+        if self.who.sessions.is_some() {
+            // Of a server that had no time to remove it: whoever gets the id could read it.
+            remains::remove_shared_memory(id);
+        }
         let mut folder = None;
         let made = self.populate(number, image, id, &mut folder);
         if made.is_err() && !self.cells.contains_key(&number) {
@@ -203,7 +206,7 @@ impl Keeper {
             self.trash.take(&cell.folder);
         }
         if self.who.sessions.is_some() {
-            remove_shared_memory(cell.id);
+            remains::remove_shared_memory(cell.id);
         }
         self.ids.give_back(cell.id);
         if cell.state != State::Unborn {
@@ -226,14 +229,4 @@ impl Keeper {
 
 fn copy(fd: &OwnedFd) -> Result<OwnedFd, Failure> {
     fd.try_clone().map_err(|error| Failure::new(StepName::Guard, &error))
-}
-
-/// What a session has left in the machine's shared memory.
-fn remove_shared_memory(id: u32) {
-    let Ok(entries) = fs::read_dir("/dev/shm") else { return };
-    for entry in entries.flatten() {
-        if entry.metadata().is_ok_and(|found| found.uid() == id) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }

@@ -40,6 +40,7 @@ mod guards;
 mod ids;
 mod keeper;
 mod place;
+mod remains;
 mod rules;
 mod trash;
 mod view;

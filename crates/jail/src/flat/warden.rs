@@ -15,7 +15,7 @@ use super::guards::orphans;
 use super::ids::Who;
 use super::keeper::Keeper;
 use super::place::Place;
-use super::{rules, trash};
+use super::{remains, rules, trash};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
 use crate::limits::ORPHAN_ROUNDS_MAX;
@@ -26,9 +26,12 @@ pub(crate) fn watch(socket: OwnedFd, config: KeeperConfig) -> Result<ExitCode, S
     let started = start(&socket, config).inspect_err(|failure| failure.send(socket.as_fd()));
     // Now only the keeper holds this end: should it die, the daemon sees the end of the link at once.
     drop(socket);
-    let (keeper, root, _life) = started?;
+    let (keeper, root, who, _life) = started?;
     let ended = wait_for(keeper.pid);
     end_all();
+    if let Some(ids) = who.sessions {
+        remains::remove_shared_memory_of_all(&root, ids);
+    }
     // The keeper has removed it, where it could.
     let _ = trash::remove(&root);
     Ok(match ended {
@@ -37,8 +40,8 @@ pub(crate) fn watch(socket: OwnedFd, config: KeeperConfig) -> Result<ExitCode, S
     })
 }
 
-/// The keeper, the folder of its sessions, and the pipe whose end tells it that this process is gone.
-fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<(Child, PathBuf, OwnedFd), SetupFailure> {
+/// The keeper, the folder of its sessions, who they are, and the pipe whose end tells it that this process is gone.
+fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<(Child, PathBuf, Who, OwnedFd), SetupFailure> {
     let nothing = String::new;
     signal::default_all();
     signal::block_all().at(StepName::KeeperSelf, nothing)?;
@@ -65,7 +68,7 @@ fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<(Child, PathBuf, Owne
                 Err(_) => process::exit_now(1),
             }
         }
-        Forked::Parent(child) => Ok((child, root, life_of_warden)),
+        Forked::Parent(child) => Ok((child, root, who, life_of_warden)),
     }
 }
 
