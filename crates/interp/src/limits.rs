@@ -64,5 +64,3 @@ pub(crate) const MEMORY_LOOK_AGE_MAX: Duration = Duration::from_millis(100);
 pub(crate) const MEMORY_FILE_BYTES_MAX: usize = 8 << 10;
 /// Folders of control groups above our own whose limits are looked at.
 pub(crate) const MEMORY_GROUPS_MAX: usize = 16;
-/// Percent of the last ten seconds in which everything waited for memory that are still no shortage.
-pub(crate) const STALL_PERCENT_MAX: u64 = 20;

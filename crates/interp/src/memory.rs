@@ -2,13 +2,16 @@
 //!
 //! Looked at before a cell is leased or made: a refusal that can be repeated is better than a kill by the kernel, which
 //! may take any session. The files are opened once, at the start.
+//!
+//! The kernel's memory pressure is not looked at: it counts whoever waits at a limit of his own as well, so that one
+//! session that fills its memory would close the door to all.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::limits::{MEMORY_FILE_BYTES_MAX, MEMORY_GROUPS_MAX, MEMORY_LOOK_AGE_MAX, STALL_PERCENT_MAX};
+use crate::limits::{MEMORY_FILE_BYTES_MAX, MEMORY_GROUPS_MAX, MEMORY_LOOK_AGE_MAX};
 use crate::pipes::lock;
 
 /// What is looked at, and the last look.
@@ -16,7 +19,6 @@ use crate::pipes::lock;
 pub struct Memory {
     reserve_bytes: u64,
     machine: Option<File>,
-    stalls: Option<File>,
     groups: Vec<Group>,
     last: Mutex<Option<(Instant, bool)>>,
 }
@@ -38,14 +40,12 @@ impl Memory {
         Memory {
             reserve_bytes,
             machine: File::open("/proc/meminfo").ok(),
-            stalls: File::open("/proc/pressure/memory").ok(),
             groups: groups.iter().filter_map(|(folder, names)| Group::open(folder, names)).collect(),
             last: Mutex::new(None),
         }
     }
 
-    /// Whether less than the reserve is free, or most of the time goes by in waiting for memory. A look that is
-    /// younger than [`MEMORY_LOOK_AGE_MAX`] counts.
+    /// Whether less than the reserve is free. A look that is younger than [`MEMORY_LOOK_AGE_MAX`] counts.
     pub(crate) fn is_short(&self) -> bool {
         if self.reserve_bytes == 0 {
             return false;
@@ -64,8 +64,7 @@ impl Memory {
     fn look(&self) -> bool {
         let machine = self.machine.as_ref().and_then(|file| machine_free(&text(file)?));
         let free = self.groups.iter().filter_map(Group::free).chain(machine).min();
-        let stalls = self.stalls.as_ref().and_then(|file| stalled_percent(&text(file)?));
-        free.is_some_and(|free| free < self.reserve_bytes) || stalls.is_some_and(|percent| percent > STALL_PERCENT_MAX)
+        free.is_some_and(|free| free < self.reserve_bytes)
     }
 }
 
@@ -130,12 +129,6 @@ fn machine_free(text: &str) -> Option<u64> {
     field(text, "MemAvailable:").map(|kib| kib.saturating_mul(1024))
 }
 
-/// The share of the last ten seconds in which nothing ran since all waited for memory, whole percent.
-fn stalled_percent(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with("full "))?;
-    line.split_whitespace().find_map(|part| part.strip_prefix("avg10=")?.split('.').next()?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,9 +138,7 @@ mod tests {
     fn what_the_kernel_says_is_read() {
         let meminfo = "MemTotal:       24736172 kB\nMemFree:  100 kB\nMemAvailable:    1024 kB\n";
         assert_eq!(machine_free(meminfo), Some(1 << 20));
-        let stalls = "some avg10=41.50 avg60=1.00 avg300=0.10 total=5\nfull avg10=12.75 avg60=0.5 avg300=0.0 total=3\n";
-        assert_eq!(stalled_percent(stalls), Some(12));
-        assert_eq!((machine_free("rubbish"), stalled_percent("some avg10=99.0")), (None, None));
+        assert_eq!(machine_free("rubbish"), None);
     }
 
     #[test]
