@@ -1,7 +1,7 @@
 //! The real program, started on a port of its own and stopped again.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl ServerOptions {
     #[must_use]
     pub fn run_to_end(self) -> (ExitStatus, String, String) {
         let own = tempfile::tempdir().expect("a folder");
-        let output = self.command(own.path()).output().expect("the program runs");
+        let output = spawn(&mut self.command(own.path())).wait_with_output().expect("the program runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status, text(&output.stdout), text(&output.stderr))
     }
@@ -111,7 +111,7 @@ impl ServerOptions {
     #[must_use]
     pub fn start(self) -> Server {
         let own = tempfile::tempdir().expect("a folder");
-        let mut child = self.command(own.path()).spawn().expect("the program runs");
+        let mut child = spawn(&mut self.command(own.path()));
         let log = lines(child.stderr.take().expect("piped"));
         let ready = lines(child.stdout.take().expect("piped"));
         let mut server = Server {
@@ -160,6 +160,20 @@ impl ServerOptions {
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+}
+
+/// Starts a program that may just have been copied: another test that forks at that moment holds the copy open for
+/// writing until its own program runs, and a program that is open for writing is busy.
+fn spawn(command: &mut Command) -> Child {
+    let end = Instant::now() + STOP_MAX;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                std::thread::sleep(POLL)
+            }
+            started => return started.expect("the program runs"),
+        }
     }
 }
 
