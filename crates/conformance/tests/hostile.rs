@@ -139,7 +139,8 @@ async fn what_cannot_be_checked_is_told_apart() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     assert!(matches!(check(&url).await, Err(CannotRun::Unreachable { .. })));
-    assert!(matches!(check("https://127.0.0.1:1").await, Err(CannotRun::Address(_))));
+    assert!(matches!(check("https://127.0.0.1:1").await, Err(CannotRun::Unreachable { .. })));
+    assert!(matches!(check("ftp://127.0.0.1:1").await, Err(CannotRun::Address(_))));
     let fake = Fake::start(Rules { token: Some("s3cret".to_owned()), ..Rules::default() }).await.unwrap();
     assert!(matches!(check(fake.url()).await, Err(CannotRun::Credential { status: 401 })));
     let twist = |asked: &ringfence_fake::Asked, reply| {
