@@ -24,7 +24,7 @@ fn counting() -> MutexGuard<'static, ()> {
 }
 
 fn start() -> Server {
-    ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).args(["--pool-size", "2"]).start()
+    ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).args(["--pool-size", "2", "--pool-max", "2"]).start()
 }
 
 /// The footprint of a server with a full pool and no session; looked at until it stands still.
