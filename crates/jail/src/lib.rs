@@ -31,6 +31,7 @@ mod step;
 mod steps;
 mod template;
 mod warden;
+mod zygote;
 
 pub use config::KeeperConfig;
 pub use confine::{Confined, confine};

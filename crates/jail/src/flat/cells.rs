@@ -12,12 +12,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::keeper::Keeper;
 use super::remains;
-use super::zygote::blocking_pair;
 use crate::keeper::cells::wait_report;
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, PROCESSES_OF_OTHERS};
 use crate::plan;
 use crate::step::StepName;
 use crate::steps::Failure;
+use crate::zygote::blocking_pair;
 
 /// A session that lives, or is being taken down.
 pub(super) struct Cell {

@@ -12,9 +12,9 @@ use ringfence_sys::{packet, signal};
 
 use super::cells::State;
 use super::keeper::Keeper;
-use super::zygote::hear;
 use crate::init::stat;
 use crate::limits::{FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
+use crate::zygote::hear;
 
 /// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
 const WORKER_FDS: usize = 3;

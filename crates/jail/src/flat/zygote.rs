@@ -6,28 +6,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::zygote::{FromZygote, ToZygote};
 use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Child, Forked, Single, Strings};
-use ringfence_sys::{packet, signal};
+use ringfence_sys::packet;
+use ringfence_sys::process::{Child, Single, Strings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 
 use super::place::Folders;
 use super::view::{self, View};
 use crate::config::{KeeperConfig, memfd};
-use crate::keeper::cells::{end, read_report};
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_DEATHS_KEPT_MAX};
 use crate::plan::{Step, c_string};
 use crate::step::StepName;
-use crate::steps::{self, Failure, Hands, REPORT_BYTES};
-
-/// Read from fd 3 and run.
-const BOOTSTRAP: &str = "import os;exec(compile(os.fdopen(3).read(),'<zygote>','exec'))";
-/// Where the report pipe is until exec.
-const REPORT: i32 = 6;
+use crate::steps::Failure;
+use crate::zygote;
 
 /// A running zygote.
 pub(super) struct Zygote {
@@ -109,63 +102,22 @@ impl Zygote {
         own: Folders,
     ) -> Result<Zygote, Failure> {
         let at = |error: io::Error| Failure::new(StepName::StartZygote, &error);
-        let python = view.python.as_deref().ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
-        let python = c_string(python).map_err(|error| at(error.into()))?;
-        let bootstrap = CString::new(BOOTSTRAP).map_err(|error| at(error.into()))?;
-        let arguments = Strings::new(vec![python.clone(), c"-u".to_owned(), c"-c".to_owned(), bootstrap]);
         let value = |value: &str| view::in_folders(value, &own.root);
         let lines = view.environment.iter().map(|(name, text)| CString::new(format!("{name}={}", value(text))));
-        let environment = Strings::new(lines.collect::<Result<_, _>>().map_err(|error| at(error.into()))?);
-        let source = memfd("zygote", starter.zygote_source.as_bytes()).map_err(at)?;
-        let config = starter.config(view, preloads, &own).map_err(at)?;
-        let (link, link_of_zygote) = blocking_pair().map_err(at)?;
-        let (report, report_of_zygote) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(at)?;
-        let errors = rustix::stdio::stderr();
         let plan = [
             Step::ChangeFolder(c_string(&own.root.join("workspace")).map_err(|error| at(error.into()))?),
             Step::Descriptors,
         ];
-        let hands = Hands {
-            doors: &[],
-            stay: &[
-                (null.as_fd(), false),
-                (errors, false),
-                (errors, false),
-                (source.as_fd(), false),
-                (link_of_zygote.as_fd(), false),
-                (config.as_fd(), false),
-                (report_of_zygote.as_fd(), true),
-            ],
-            report_number: REPORT,
-            report: report_of_zygote.as_fd(),
-            filter: None,
+        let start = zygote::Start {
+            python: view.python.as_deref(),
+            environment: Strings::new(lines.collect::<Result<_, _>>().map_err(|error| at(error.into()))?),
+            source: &starter.zygote_source,
+            config: starter.config(view, preloads, &own).map_err(at)?,
+            namespaces: Namespaces::NONE,
+            plan: &plan,
         };
-        match process::fork(single, Namespaces::NONE).map_err(at)? {
-            Forked::Child => {
-                steps::run_or_exit(&plan, &hands);
-                // The keeper's mask would be inherited; that it cannot be set is not known to happen.
-                let _ = signal::unblock_all();
-                let error = process::exec(&python, &arguments, &environment);
-                steps::fail(Failure::new(StepName::ExecPython, &error), None, REPORT)
-            }
-            Forked::Parent(child) => {
-                drop(report_of_zygote);
-                let mut bytes = [0; REPORT_BYTES];
-                let outcome = match read_report(report.as_fd(), &mut bytes, CELL_STEPS_WAIT_MAX) {
-                    // Closed by exec.
-                    Ok(0) => Ok(()),
-                    Ok(_) => Failure::from_report(bytes),
-                    Err(error) => Err(at(error)),
-                };
-                match outcome {
-                    Ok(()) => Ok(Zygote { child, link, ready: false, deaths: VecDeque::new() }),
-                    Err(failure) => {
-                        end(&child);
-                        Err(failure)
-                    }
-                }
-            }
-        }
+        let (child, link) = zygote::start(single, null, start)?;
+        Ok(Zygote { child, link, ready: false, deaths: VecDeque::new() })
     }
 
     /// Has a guard forked, and waits for its process id.
@@ -191,20 +143,7 @@ impl Zygote {
 
     /// One message; `None` where there is none now.
     pub(super) fn hear(&self) -> io::Result<Option<FromZygote>> {
-        hear(&self.link)
-    }
-}
-
-/// One message of a zygote or a guard; `None` where there is none now. The end of the link, and nonsense, are errors.
-pub(super) fn hear(link: &OwnedFd) -> io::Result<Option<FromZygote>> {
-    let mut buffer = [0; PACKET_BYTES];
-    match packet::receive(link.as_fd(), &mut buffer) {
-        Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok((length, _)) => FromZygote::decode(buffer.get(..length).unwrap_or_default())
-            .map(Some)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
+        zygote::hear(&self.link)
     }
 }
 
@@ -217,11 +156,4 @@ fn wait_readable(link: &OwnedFd, left: Duration) -> io::Result<()> {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The other end blocks, as a program of one thread that waits for orders wants it; ours never does.
-pub(super) fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = packet::pair()?;
-    rustix::fs::fcntl_setfl(&theirs, rustix::fs::OFlags::empty())?;
-    Ok((ours, theirs))
 }

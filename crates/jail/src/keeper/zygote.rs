@@ -1,38 +1,32 @@
 //! The keeper's side of the zygotes: starting, restarting, forks, deaths.
 
 use std::collections::VecDeque;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::keeper::FromKeeper;
 use ringfence_frame::zygote::{FromZygote, ToZygote};
 use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Child, Forked, Strings};
+use ringfence_sys::process::Child;
 use ringfence_sys::{packet, signal};
 use rustix::event::PollFlags;
-use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 
-use super::cells::{self, State, end, read_report};
+use super::cells::{self, State};
 use super::{Image, Keeper};
 use crate::config::memfd;
 use crate::failure::SetupFailure;
 use crate::limits::{
-    CELL_STEPS_WAIT_MAX, FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, ZYGOTE_FAILURES_MAX, ZYGOTE_READY_WAIT_MAX,
-    ZYGOTE_RESTART_PAUSE, ZYGOTE_RESTART_PAUSE_LONG,
+    FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, ZYGOTE_FAILURES_MAX, ZYGOTE_READY_WAIT_MAX, ZYGOTE_RESTART_PAUSE,
+    ZYGOTE_RESTART_PAUSE_LONG,
 };
-use crate::plan::{self, CELL_ID, HOST_NAME, c_string};
+use crate::plan::{self, CELL_ID, HOST_NAME};
 use crate::step::StepName;
-use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+use crate::steps::Failure;
+use crate::zygote;
 
-/// Read from fd 3 and run: the source is too long for an argument, and no file of it is to lie in the image.
-const BOOTSTRAP: &str = "import os;exec(compile(os.fdopen(3).read(),'<zygote>','exec'))";
-/// Where the report pipe is until exec.
-const REPORT: i32 = 6;
 /// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
 const WORKER_FDS: usize = 3;
 
@@ -219,58 +213,17 @@ impl Keeper {
 
     fn start_zygote(&self, image: &Image) -> Result<Running, Failure> {
         let at = |error: io::Error| Failure::new(StepName::StartZygote, &error);
-        let python = image.spec.python.as_deref().ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
-        let python = c_string(python).map_err(|error| at(error.into()))?;
-        let bootstrap = CString::new(BOOTSTRAP).map_err(|error| at(error.into()))?;
-        let arguments = Strings::new(vec![python.clone(), c"-u".to_owned(), c"-c".to_owned(), bootstrap]);
-        let environment = cells::environment(&image.spec).map_err(|error| at(error.into()))?;
         let plan = plan::zygote(&image.root, &image.spec, self.way).map_err(|error| at(error.into()))?;
-        let source = memfd("zygote", self.starter.zygote_source.as_bytes()).map_err(at)?;
-        let config = self.starter.config(&image.spec).map_err(at)?;
-        let (link, link_of_zygote) = blocking_pair().map_err(at)?;
-        let (report, report_of_zygote) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(at)?;
-        let errors = rustix::stdio::stderr();
-        let hands = Hands {
-            doors: &[],
-            stay: &[
-                (self.null.as_fd(), false),
-                (errors, false),
-                (errors, false),
-                (source.as_fd(), false),
-                (link_of_zygote.as_fd(), false),
-                (config.as_fd(), false),
-                (report_of_zygote.as_fd(), true),
-            ],
-            report_number: REPORT,
-            report: report_of_zygote.as_fd(),
-            filter: None,
+        let start = zygote::Start {
+            python: image.spec.python.as_deref(),
+            environment: cells::environment(&image.spec).map_err(|error| at(error.into()))?,
+            source: &self.starter.zygote_source,
+            config: self.starter.config(&image.spec).map_err(at)?,
+            namespaces: Namespaces::MOUNT,
+            plan: &plan,
         };
-        match process::fork(&self.single, Namespaces::MOUNT).map_err(at)? {
-            Forked::Child => {
-                steps::run_or_exit(&plan, &hands);
-                // The keeper's mask would be inherited; that it cannot be set is not known to happen.
-                let _ = signal::unblock_all();
-                let error = process::exec(&python, &arguments, &environment);
-                steps::fail(Failure::new(StepName::ExecPython, &error), None, REPORT)
-            }
-            Forked::Parent(child) => {
-                drop(report_of_zygote);
-                let mut bytes = [0; REPORT_BYTES];
-                let outcome = match read_report(report.as_fd(), &mut bytes, CELL_STEPS_WAIT_MAX) {
-                    // Closed by exec.
-                    Ok(0) => Ok(()),
-                    Ok(_) => Failure::from_report(bytes),
-                    Err(error) => Err(at(error)),
-                };
-                match outcome {
-                    Ok(()) => Ok(Running { child, link, ready: false }),
-                    Err(failure) => {
-                        end(&child);
-                        Err(failure)
-                    }
-                }
-            }
-        }
+        let (child, link) = zygote::start(&self.single, &self.null, start)?;
+        Ok(Running { child, link, ready: false })
     }
 
     pub(super) fn zygote_of(&self, pid: u32) -> Option<usize> {
@@ -350,16 +303,11 @@ impl Keeper {
         for _ in 0..MESSAGES_PER_TURN_MAX {
             let Some(zygote) = self.zygote_mut(index) else { return Ok(()) };
             let Some(process) = &zygote.process else { return Ok(()) };
-            let mut buffer = [0; PACKET_BYTES];
-            let message = match packet::receive(process.link.as_fd(), &mut buffer) {
-                Ok((length, _)) if length > 0 => FromZygote::decode(buffer.get(..length).unwrap_or_default()).ok(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                _ => None,
-            };
-            match message {
-                Some(message) => self.zygote_said(index, message),
+            match zygote::hear(&process.link) {
+                Ok(Some(message)) => self.zygote_said(index, message),
+                Ok(None) => break,
                 // Its end, or nonsense: it is of no more use. Its death is seen by `reap`.
-                None => {
+                Err(_) => {
                     let _ = signal::send(process.child.pid.cast_signed(), libc::SIGKILL);
                     break;
                 }
@@ -459,13 +407,6 @@ impl Keeper {
     fn zygote_mut(&mut self, index: usize) -> Option<&mut Zygote> {
         self.images.get_mut(index)?.zygote.as_mut()
     }
-}
-
-/// The zygote's end blocks, as a program of one thread that waits for orders wants it; the keeper never does.
-fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = packet::pair()?;
-    rustix::fs::fcntl_setfl(&theirs, rustix::fs::OFlags::empty())?;
-    Ok((ours, theirs))
 }
 
 fn start_failed(image: &Image, failure: Failure) -> SetupFailure {
