@@ -203,7 +203,7 @@ impl Cell {
         self.in_call = false;
         self.interrupt.end();
         if let Slot::Ready(worker) = &self.slot {
-            worker.pipes().end_call();
+            worker.pipes().end_call(&self.shared.sweep);
         }
         if ending == Ending::CellLost {
             self.lost = true;

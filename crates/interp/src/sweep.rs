@@ -4,7 +4,7 @@
 //! is there. One task looks round every [`SWEEP_TICK`] while calls run, and tells each call that has seen
 //! [`LATE_TICKS`] of its rounds that it lasts: then the pipes are watched and the deadline counts. Between calls,
 //! after [`REST_TICKS`], a task of the interpreter's own takes what background threads write. Once every interpreter
-//! has its watch the round ends: at rest nothing wakes.
+//! has been told, or has its watch, the round ends: at rest, and while calls last, nothing wakes.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -78,10 +78,17 @@ impl WorkerPipes {
     }
 
     /// The call reads no longer; nothing after one that was not the interpreter's.
-    pub(crate) fn end_call(&self) {
-        let mut turn = lock(&self.turn);
-        if std::mem::take(&mut turn.in_call) {
+    pub(crate) fn end_call(self: &Arc<Self>, sweep: &Arc<Sweep>) {
+        let listed = {
+            let mut turn = lock(&self.turn);
+            if !std::mem::take(&mut turn.in_call) {
+                return;
+            }
             turn.ticks = 0;
+            std::mem::replace(&mut turn.listed, true)
+        };
+        if !listed {
+            sweep.list(Arc::downgrade(self));
         }
     }
 
@@ -103,17 +110,13 @@ impl WorkerPipes {
             return false;
         }
         turn.ticks = turn.ticks.saturating_add(1);
-        if turn.in_call {
-            if turn.ticks == LATE_TICKS {
-                self.late.notify_one();
-            }
-            return true;
-        }
-        if turn.ticks < REST_TICKS {
+        if turn.ticks < if turn.in_call { LATE_TICKS } else { REST_TICKS } {
             return true;
         }
         turn.listed = false;
-        if turn.watch.is_none() && !self.pair.ended() {
+        if turn.in_call {
+            self.late.notify_one();
+        } else if turn.watch.is_none() && !self.pair.ended() {
             turn.watch = Some(self.spawn_watch());
         }
         false
@@ -208,8 +211,9 @@ mod tests {
     #[tokio::test]
     async fn a_call_beside_leaves_the_reading_to_those_who_read_at_rest() {
         let (pipes, out) = large();
-        pipes.begin_call(&Arc::default());
-        pipes.end_call();
+        let sweep = Arc::default();
+        pipes.begin_call(&sweep);
+        pipes.end_call(&sweep);
         rustix::io::write(&out, b"before").unwrap();
         pipes.begin_beside();
         assert_eq!(background_bytes(&pipes), 6);
@@ -218,6 +222,18 @@ mod tests {
         while background_bytes(&pipes) == 0 {
             tokio::task::yield_now().await;
         }
-        pipes.end_call();
+        pipes.end_call(&sweep);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_lasts_is_told_so_and_left_alone() {
+        let (pipes, _out) = large();
+        let sweep = Arc::default();
+        pipes.begin_call(&sweep);
+        while pipes.tick() {}
+        pipes.late().await;
+        assert!(!lock(&pipes.turn).listed, "nothing looks at it any more");
+        pipes.end_call(&sweep);
+        assert!(lock(&pipes.turn).listed, "until it is at rest, and watched");
     }
 }
