@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ringfence_attack::{Attack, Class, Ids, catalogue, weaknesses};
@@ -18,16 +19,30 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ringfence");
-/// The id of `nobody`, an ordinary user of every machine.
-const NOBODY: u32 = 65_534;
-/// A user that nobody else is, in containers: the kernel counts processes of one user over all of them.
+/// The first of the users below.
 const SOMEBODY: u32 = 61_234;
+/// The first of the ids of sessions below.
+const ID_BASE: u32 = 1_100_000_000;
+/// How many servers and users there have been.
+static SERVERS: AtomicU32 = AtomicU32::new(0);
+static USERS: AtomicU32 = AtomicU32::new(0);
 
 /// Some take the machine's processors to their limit, and judge by time that a second session is not kept waiting.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// An ordinary user that nobody else is: the kernel counts the processes of one user over all servers and containers.
+fn somebody() -> u32 {
+    SOMEBODY + USERS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A server whose sessions, started by root, have ids that no other server's have, for the same reason.
+fn options() -> ServerOptions {
+    let base = ID_BASE + (SERVERS.fetch_add(1, Ordering::Relaxed) << 16);
+    ServerOptions::new(PROGRAM).args(["--id-base".to_owned(), base.to_string()])
+}
+
 fn confined() -> ServerOptions {
-    ServerOptions::new(PROGRAM).args(["--tier", "confined"])
+    options().args(["--tier", "confined"])
 }
 
 fn url(server: &Server) -> String {
@@ -54,7 +69,7 @@ fn what_is_claimed_is_held_as_root_of_a_container() {
 #[test]
 fn what_is_claimed_is_held_as_a_user_of_a_container() {
     let attacks = catalogue().unwrap().into_iter().filter(|(_, attack)| attack.name != NOT_AS_A_USER);
-    what_is_claimed_is_held(Container::new().user(SOMEBODY), &attacks.collect::<Vec<_>>());
+    what_is_claimed_is_held(Container::new().user(somebody()), &attacks.collect::<Vec<_>>());
 }
 
 /// A list of weaknesses that are none would be no better than promises that are none.
@@ -67,7 +82,9 @@ fn what_is_not_promised_is_true(user: User) {
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(|mut one| drop(one.write_all(b"hello"))));
     fs::write(&file, b"the user's own").unwrap();
-    std::os::unix::fs::chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+    if let User::Other(id) = user {
+        std::os::unix::fs::chown(&file, Some(id), Some(id)).unwrap();
+    }
     let limits = ["--python", "/usr/bin/python3", "--cpus", "0.05", "--memory", "512MiB", "--workspace-bytes", "4MiB"];
     let server = confined().args(limits).user(user).start();
     let names = format!("SOCKET = {socket:?}\nFILE = {file:?}\nCPUS = 0.05\nPROCESSES = 256");
@@ -85,7 +102,7 @@ fn what_is_not_promised_is_true_as_root() {
 
 #[test]
 fn what_is_not_promised_is_true_as_an_ordinary_user() {
-    what_is_not_promised_is_true(User::Other(NOBODY));
+    what_is_not_promised_is_true(User::Other(somebody()));
 }
 
 /// What is told to operators is the whole list.
@@ -105,7 +122,7 @@ fn what_is_not_promised_stands_in_the_document_and_in_doctor() {
 
 #[test]
 fn the_contract_is_kept_in_a_container() {
-    for container in [Container::new(), Container::new().user(SOMEBODY)] {
+    for container in [Container::new(), Container::new().user(somebody())] {
         let server = confined().container(container).start();
         let output = Command::new(PROGRAM).args(["check", "--base-url", &url(&server)]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -116,7 +133,7 @@ fn the_contract_is_kept_in_a_container() {
 fn by_itself_a_container_does_not_get_the_weaker_tier() {
     let (status, _, said) = ServerOptions::new(PROGRAM).container(Container::new()).run_to_end();
     assert_eq!(status.code(), Some(4), "{said}");
-    let server = ServerOptions::new(PROGRAM).container(Container::new()).args(["--tier-min", "confined"]).start();
+    let server = options().container(Container::new()).args(["--tier-min", "confined"]).start();
     assert_eq!(server.ready_line("tier"), Some("confined"));
     let mut client = server.client();
     assert_eq!(client.call("GET", "/health", None).json()["tier"], "confined");
@@ -128,8 +145,8 @@ fn nothing_holds_a_session_only_where_that_is_said_twice() {
     let (status, _, said) = ServerOptions::new(PROGRAM).args(["--tier", "none"]).run_to_end();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("--dangerously-without-isolation"), "{said}");
-    for user in [User::Same, User::Other(NOBODY)] {
-        let options = ServerOptions::new(PROGRAM).user(user).args(["--python", "/usr/bin/python3"]);
+    for user in [User::Same, User::Other(somebody())] {
+        let options = options().user(user).args(["--python", "/usr/bin/python3"]);
         let mut server = options.args(["--tier", "none", "--dangerously-without-isolation"]).start();
         assert_eq!(server.ready_line("tier"), Some("none"));
         assert!(server.log().contains("nothing holds what sessions run"));
@@ -212,7 +229,7 @@ fn kill(pid: u32) {
 /// Whoever is killed: no process stays, and no folder.
 #[test]
 fn nothing_is_left_of_whatever_is_killed() {
-    for user in [User::Same, User::Other(NOBODY)] {
+    for user in [User::Same, User::Other(somebody())] {
         let mut server = confined().user(user).args(["--python", "/usr/bin/python3", "--pool-size", "1"]).start();
         let folder = busy_session(&server);
         let processes = busy_below(server.pid());
@@ -227,7 +244,7 @@ fn nothing_is_left_of_whatever_is_killed() {
 /// The guard is the first process of a session: its death is the session's, and nobody else's.
 #[test]
 fn a_killed_guard_takes_its_session_along_and_no_other() {
-    for user in [User::Same, User::Other(NOBODY)] {
+    for user in [User::Same, User::Other(somebody())] {
         let server = confined().user(user).args(["--python", "/usr/bin/python3", "--pool-size", "0"]).start();
         let folder = busy_session(&server);
         let other = busy_session(&server);
