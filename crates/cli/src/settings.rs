@@ -35,12 +35,12 @@ pub(crate) const BOOL: &str = "true|false";
 #[rustfmt::skip]
 pub(crate) const SETTINGS: &[Setting] = &[
     row("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Where to listen; port 0 takes a free one"),
-    row("state-dir", "FOLDER", "", "Where images are kept [default: /var/lib/ringfence as root, else ~/.local/state/ringfence]"),
+    row("state-dir", "FOLDER", "", "Where images are kept, and without namespaces the sessions' folders [default: /var/lib/ringfence as root, else ~/.local/state/ringfence]"),
     row("image", "IMAGE", "scientific", "What sessions find that ask for no other image: scientific, bare, node, a name or digest of the store, or a declaration's file"),
     row("images", "LIST", "*", "What else sessions can ask for: names or digests, NAME=IMAGE for a further name, * for the whole store; joined by commas"),
     row("tier", "auto|cell|confined|none", "auto", "How sessions are held: the best that this host offers, or that one"),
     row("tier-min", "cell|confined", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
-    row("dangerously-without-isolation", "true|false", "false", "Allow `--tier none`: what sessions run can do whatever the server's user can"),
+    row("dangerously-without-isolation", BOOL, "false", "Allow `--tier none`: what sessions run can do whatever the server's user can"),
     row("python", "PATH", "", "The Python that images stand on (3.8 or later; 3.10 to 3.14 for scientific) [default: python3 of PATH]"),
     row("wheelhouse", "FOLDER", "", "A folder of wheels that sessions see read-only, where their pip finds what it is asked for"),
     row("auth-token-file", "FILE", "", "Ask every caller for the bearer token in this file (mode 0600)"),
