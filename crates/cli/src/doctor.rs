@@ -55,6 +55,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         program: Path::new("/proc/self/exe"),
         id_base: matches.get_one::<u32>("id-base").copied().unwrap_or_default(),
         ask_runsc: true,
+        try_cell: true,
     };
     let facts = match Facts::find(&look).context("cannot look at what this host offers") {
         Ok(facts) => facts,

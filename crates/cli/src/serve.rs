@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use ringfence_frame::keeper::Limiter;
-use ringfence_host::Look;
+use ringfence_host::{Choice, Look};
 use ringfence_interp::{Interp, InterpConfig, Memory};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
@@ -182,7 +182,13 @@ impl Told {
 
 /// The tier to run with, by what this host lets us do.
 fn choose_tier(config: &Config) -> Result<Tier, Failure> {
-    let look = Look { program: Path::new("/proc/self/exe"), id_base: config.id_base, ask_runsc: false };
+    let look = Look {
+        program: Path::new("/proc/self/exe"),
+        id_base: config.id_base,
+        ask_runsc: false,
+        // What the others rest on is told without.
+        try_cell: !matches!(config.tier, Choice::Named(Tier::Confined | Tier::None)),
+    };
     let facts = ringfence_host::Facts::find(&look).context("cannot look at what this host offers");
     let facts = facts.map_err(Failure::of(Kind::Isolation))?;
     ringfence_host::choose(config.tier, config.tier_min, &facts).map_err(|none| {

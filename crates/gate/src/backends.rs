@@ -5,7 +5,6 @@ mod health;
 mod list;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 use choose::Load;
 pub(crate) use health::Polled;
 pub(crate) use list::Listed;
+use ringfence_secret::read_regular;
 
 use crate::error::GateError;
 use crate::limits::{BACKENDS_BYTES_MAX, BACKENDS_MAX, HEALTH_FAILURES_MAX, LEAVING_DOWN_MAX, RESOLVE_WAIT};
@@ -330,11 +330,6 @@ async fn resolved(listed: &[Listed]) -> Vec<Members> {
 }
 
 fn read_list(path: &Path) -> Result<String, GateError> {
-    let failed = |source| GateError::File { path: path.to_owned(), source };
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > BACKENDS_BYTES_MAX as u64 {
-        let reason = format!("it is larger than {BACKENDS_BYTES_MAX} bytes");
-        return Err(GateError::Content { path: path.to_owned(), reason });
-    }
-    fs::read_to_string(path).map_err(failed)
+    String::from_utf8(read_regular(path, BACKENDS_BYTES_MAX)?)
+        .map_err(|_| GateError::Content { path: path.to_owned(), reason: "it is no UTF-8 text".to_owned() })
 }

@@ -205,6 +205,7 @@ mod tests {
             ("/ready", "/ready"),
         ] {
             assert_eq!(route(path).map(Route::name), Some(name), "{path}");
+            assert!(crate::metrics::ROUTES.contains(&name), "{name} is counted");
         }
         for path in [
             "",

@@ -1,7 +1,5 @@
 //! The key set: from a file or a URL, refreshed behind the scenes, the last good one kept for a bounded time.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -9,6 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::{Method, Request, StatusCode};
 use ringfence_grant::limits::KEY_SET_BYTES_MAX;
 use ringfence_grant::{KeyError, KeySet};
+use ringfence_secret::{SecretError, read_regular};
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -29,7 +28,7 @@ pub(crate) enum KeySource {
 #[derive(Debug, Error)]
 enum FetchError {
     #[error("the file cannot be read")]
-    File(#[source] std::io::Error),
+    File(#[source] SecretError),
     #[error("the URL gave no answer")]
     NoAnswer,
     #[error("the URL answered {0}")]
@@ -69,7 +68,7 @@ impl Keys {
         if let KeySource::File(path) = &keys.source {
             match from_file(path) {
                 Ok(set) => keys.take(set),
-                Err(FetchError::File(source)) => return Err(GateError::File { path: path.clone(), source }),
+                Err(FetchError::File(error)) => return Err(error.into()),
                 Err(FetchError::Keys(source)) => return Err(GateError::Keys { path: path.clone(), source }),
                 Err(other) => {
                     return Err(GateError::Content { path: path.clone(), reason: other.to_string() });
@@ -144,8 +143,6 @@ impl Keys {
 }
 
 fn from_file(path: &std::path::Path) -> Result<KeySet, FetchError> {
-    let mut document = Vec::new();
-    let file = File::open(path).map_err(FetchError::File)?;
-    file.take(KEY_SET_BYTES_MAX as u64 + 1).read_to_end(&mut document).map_err(FetchError::File)?;
+    let document = read_regular(path, KEY_SET_BYTES_MAX).map_err(FetchError::File)?;
     KeySet::parse(&document).map_err(FetchError::Keys)
 }

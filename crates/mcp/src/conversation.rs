@@ -85,7 +85,7 @@ impl Conversation {
         Ok(session)
     }
 
-    /// Runs a call when the calls before it are over. Cancelled, it is interrupted, twice if it must be; `told` hears
+    /// Runs a call when the calls before it are over; returns the session that it ran in as well. Cancelled, it is interrupted, twice if it must be; `told` hears
     /// every [`PROGRESS_PERIOD`] how long it has been running.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Conversation {
         call: &ToolCall,
         cancelled: &CancellationToken,
         told: impl Fn(Duration) + Send,
-    ) -> Result<ExecResult, Trouble> {
+    ) -> Result<(Session, ExecResult), Trouble> {
         let _turn = tokio::select! {
             biased;
             () = cancelled.cancelled() => return Err(Trouble::Cancelled),
@@ -110,7 +110,10 @@ impl Conversation {
         loop {
             tokio::select! {
                 biased;
-                done = &mut run => return self.settled(&session, done).await,
+                done = &mut run => {
+                    let done = self.settled(&session, done).await?;
+                    return Ok((session.clone(), done));
+                }
                 () = cancel.due(cancelled) => cancel.interrupt(&session).await,
                 () = sleep_until(progress) => {
                     told(begun.elapsed());

@@ -62,8 +62,8 @@ async fn run(
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, String> {
     let call = call?;
-    let done = conversation.run(&call, &context.ct, |elapsed| tell(context, elapsed)).await.map_err(in_words)?;
-    let session = conversation.session().await.map_err(in_words)?;
+    let ran = conversation.run(&call, &context.ct, |elapsed| tell(context, elapsed)).await;
+    let (session, done) = ran.map_err(in_words)?;
     Ok(show::result(&session, &done).await)
 }
 

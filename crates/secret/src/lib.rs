@@ -1,7 +1,7 @@
 //! Secrets in files that nobody but their owner can use: read, and made.
 //!
-//! For: every part of the program that is given a token or a key by the path of a file. May know: nothing. Never knows:
-//! what a secret is for, and who asks for it.
+//! For: every part of the program that is given a token or a key by the path of a file; and, without the rule of who can
+//! use it, certificates and lists beside them. May know: nothing. Never knows: what a file is for, and who asks for it.
 //!
 //! **Invariants.**
 //! - A file is read when it is a regular one, of mode 0600 or less, and small; nothing is waited for, whatever stands
@@ -12,7 +12,7 @@
 mod error;
 pub mod limits;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -29,14 +29,7 @@ use limits::SECRET_BYTES_MAX;
 pub fn read_private(path: &Path) -> Result<Zeroizing<String>, SecretError> {
     let failed = |source| SecretError::File { path: path.to_owned(), source };
     let wrong = |reason: String| SecretError::Content { path: path.to_owned(), reason };
-    // A FIFO would be waited for without this.
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
-    let flags = i32::try_from(nonblocking).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(wrong("it is no regular file".to_owned()));
-    }
+    let (file, metadata) = open_regular(path)?;
     if metadata.mode() & 0o077 != 0 {
         let mode = metadata.mode() & 0o777;
         return Err(wrong(format!("others can use it (mode {mode:04o}): `chmod 600` it")));
@@ -49,7 +42,36 @@ pub fn read_private(path: &Path) -> Result<Zeroizing<String>, SecretError> {
     Ok(text)
 }
 
-/// The one line of such a file: at least `bytes_min` and one characters of printable ASCII without spaces. One line's
+/// Reads a regular file of at most `bytes_max` bytes that others may read as well.
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub fn read_regular(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretError> {
+    let (file, _) = open_regular(path)?;
+    let mut bytes = Vec::new();
+    let read = file.take((bytes_max as u64).saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|source| SecretError::File { path: path.to_owned(), source })?;
+    if bytes.len() > bytes_max {
+        let reason = format!("it is larger than {bytes_max} bytes");
+        return Err(SecretError::Content { path: path.to_owned(), reason });
+    }
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> Result<(File, Metadata), SecretError> {
+    let failed = |source| SecretError::File { path: path.to_owned(), source };
+    // A FIFO would be waited for without this.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+    let flags = i32::try_from(nonblocking).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(SecretError::Content { path: path.to_owned(), reason: "it is no regular file".to_owned() });
+    }
+    Ok((file, metadata))
+}
+
+/// The one line of a private file: at least `bytes_min` and one characters of printable ASCII without spaces. One line's
 /// end is taken off.
 ///
 /// # Errors
@@ -140,6 +162,7 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(matches!(read_private(&path), Err(SecretError::Content { .. })));
+        assert!(matches!(read_regular(&path, 1), Err(SecretError::Content { .. })));
         assert!(matches!(read_private(Path::new("/dev/null")), Err(SecretError::Content { .. })));
     }
 

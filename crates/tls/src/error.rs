@@ -9,15 +9,6 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file of certificates cannot be read.
-    #[error("{} cannot be read", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
     /// A file does not hold what it should.
     #[error("{}: {reason}", path.display())]
     Content {
@@ -26,9 +17,9 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The file of a private key.
+    /// A file cannot be read, is too large, or others can use a private key.
     #[error(transparent)]
-    Key(#[from] SecretError),
+    File(#[from] SecretError),
     /// Certificate and key cannot be used, or do not belong together.
     #[error("the certificate {} and its key cannot be used", path.display())]
     Identity {

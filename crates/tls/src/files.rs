@@ -1,11 +1,9 @@
 //! Certificates and keys in PEM.
 
-use std::fs::OpenOptions;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use ringfence_secret::read_private;
+use ringfence_secret::{read_private, read_regular};
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -22,16 +20,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 /// Every certificate of a file, at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |reason| TlsError::Content { path: path.to_owned(), reason };
-    let failed = |source| TlsError::File { path: path.to_owned(), source };
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(wrong("it is no regular file"));
-    }
-    let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
-    let mut text = Vec::new();
-    file.take(CERTIFICATES_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > CERTIFICATES_BYTES_MAX {
-        return Err(wrong("it is larger than 256 KiB"));
-    }
+    let text = read_regular(path, CERTIFICATES_BYTES_MAX)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|_| wrong("it is no PEM"))?;
     if found.is_empty() {
