@@ -187,7 +187,7 @@ fn choose_tier(config: &Config) -> Result<Tier, Failure> {
         id_base: config.id_base,
         ask_runsc: false,
         // What the others rest on is told without.
-        try_cell: !matches!(config.tier, Choice::Named(Tier::Confined | Tier::None)),
+        try_cell: !matches!(config.tier, Choice::Named(tier) if tier.is_flat()),
     };
     let facts = ringfence_host::Facts::find(&look).context("cannot look at what this host offers");
     let facts = facts.map_err(Failure::of(Kind::Isolation))?;

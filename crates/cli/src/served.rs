@@ -56,7 +56,7 @@ pub(crate) fn parse_offers(text: &str) -> Option<Vec<Offer>> {
 /// Makes every image ready that the configuration names, as whoever started us.
 pub(crate) fn gather(config: &Config, tier: Tier) -> Result<Served, Failure> {
     let store = Store::at(&config.state_dir);
-    let flat = matches!(tier, Tier::Confined | Tier::None);
+    let flat = tier.is_flat();
     let mut served = Served { flat, ..Served::default() };
     let prepare = |image: &str| {
         let mut teller = Teller::new();

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use ringfence_op::Tier;
 use ringfence_sys::namespace::{Namespaces, enter};
 use ringfence_sys::process::{Single, no_new_privileges};
 use ringfence_sys::{caps, ids};
@@ -21,7 +20,7 @@ use crate::launch::Launched;
 /// # Errors
 /// Where the process has more than one thread, or the kernel refuses. It may then be half-way, and must end.
 pub fn enter_fleet(launched: &Launched) -> Result<(), JailError> {
-    if matches!(launched.tier, Tier::Confined | Tier::None) {
+    if launched.tier.is_flat() {
         return crate::flat::enter(launched);
     }
     let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };

@@ -9,7 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ringfence_op::Tier;
 use ringfence_sys::limit::{self, ResourceLimit};
 use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
@@ -31,7 +30,7 @@ use crate::{confine, flat, keeper};
 #[must_use]
 pub fn keeper_main(socket: OwnedFd, config: OwnedFd) -> ExitCode {
     let outcome = match read_stage(config).at(StepName::ReadConfig, String::new) {
-        Ok(Stage::Warden(config)) if matches!(config.tier, Tier::Confined | Tier::None) => {
+        Ok(Stage::Warden(config)) if config.tier.is_flat() => {
             raise_descriptors();
             flat::watch(socket, config)
         }

@@ -94,6 +94,12 @@ impl Tier {
     /// All of them, weakest first.
     pub const ALL: [Tier; 4] = [Tier::None, Tier::Confined, Tier::Cell, Tier::Gvisor];
 
+    /// Whether sessions share the namespaces of the server.
+    #[must_use]
+    pub fn is_flat(self) -> bool {
+        matches!(self, Tier::None | Tier::Confined)
+    }
+
     /// The name on the wire and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -95,6 +95,8 @@ impl Pool {
     }
 
     fn enqueue(self: &Arc<Self>, image: usize, answer: oneshot::Sender<Result<Cell, LeaseError>>) -> Ticket {
+        // Files are read for it: before the lock, for which every lease waits.
+        let short = self.shared.memory.is_short();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         state.last_id += 1;
@@ -106,14 +108,14 @@ impl Pool {
         {
             self.step(state, Message::Spoiled { image, cell });
         }
-        self.look_at_memory(state);
+        self.tell_of_memory(state, short);
         self.step(state, Message::Lease { image, ticket });
         ticket
     }
 
     /// Tells the brain where memory has run short. That it is short no longer the brain asks for itself.
-    fn look_at_memory(self: &Arc<Self>, state: &mut State) {
-        if !state.brain.is_short() && self.shared.memory.is_short() {
+    fn tell_of_memory(self: &Arc<Self>, state: &mut State, short: bool) {
+        if short && !state.brain.is_short() {
             tracing::warn!("memory is short: sessions are refused until it is not");
             self.step(state, Message::Memory { short: true });
         }
@@ -176,12 +178,13 @@ impl Pool {
 
     async fn make(self: Arc<Self>, image: usize, id: CellId) {
         let made = self.make_cell(image, id).await;
+        let short = self.shared.memory.is_short();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         match made {
             Ok(cell) => {
                 state.cells.insert(id, cell);
-                self.look_at_memory(state);
+                self.tell_of_memory(state, short);
                 self.step(state, Message::Made { image, cell: id });
             }
             Err(error) => {

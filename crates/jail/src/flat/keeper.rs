@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
 use ringfence_frame::zygote::FromZygote;
 use ringfence_op::{RootSpec, Tier};
 use ringfence_sys::process::{self, Ended, Single};
-use ringfence_sys::{packet, signal};
+use ringfence_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 
@@ -25,7 +24,7 @@ use super::view::View;
 use super::zygote::{Starter, Zygote};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
-use crate::keeper::outbox::Outbox;
+use crate::keeper::outbox::{Heard, Outbox};
 use crate::limits::{
     FLAT_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX, ZYGOTE_FAILURES_MAX, ZYGOTE_READY_WAIT_MAX,
     ZYGOTE_RESTART_PAUSE, ZYGOTE_RESTART_PAUSE_LONG,
@@ -215,20 +214,11 @@ impl Keeper {
     /// Takes what the daemon asks; `false` once its end is closed.
     fn take_requests(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(socket) = self.outbox.socket() else { return false };
-            let mut buffer = [0; PACKET_BYTES];
-            match packet::receive(socket.as_fd(), &mut buffer) {
-                Ok((0, _)) => return false,
-                Ok((length, fds)) => {
-                    let bytes = buffer.get(..length).unwrap_or_default();
-                    // What is no message comes from a broken daemon; it is dropped, with its descriptors.
-                    if let Ok(message) = ToKeeper::decode(bytes) {
-                        self.request(message, &fds);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {}
-                Err(_) => return false,
+            match self.outbox.hear() {
+                Heard::Request(message, fds) => self.request(message, &fds),
+                Heard::Nonsense => {}
+                Heard::Nothing => return true,
+                Heard::Gone => return false,
             }
         }
         true

@@ -49,12 +49,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
 use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
-use ringfence_sys::{packet, signal};
+use ringfence_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -69,7 +68,7 @@ use crate::step::StepName;
 use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
 use ids::Ids;
-use outbox::Outbox;
+use outbox::{Heard, Outbox};
 use zygote::{Starter, Zygote};
 
 /// The daemon's id inside a fleet that has a range.
@@ -282,20 +281,11 @@ impl Keeper {
     /// Takes what the daemon asks; `false` once its end is closed.
     fn take_requests(&mut self) -> bool {
         for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(socket) = self.outbox.socket() else { return false };
-            let mut buffer = [0; PACKET_BYTES];
-            match packet::receive(socket.as_fd(), &mut buffer) {
-                Ok((0, _)) => return false,
-                Ok((length, fds)) => {
-                    let bytes = buffer.get(..length).unwrap_or_default();
-                    // What is no message comes from a broken daemon; it is dropped, with its descriptors.
-                    if let Ok(message) = ToKeeper::decode(bytes) {
-                        self.request(message, fds);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {}
-                Err(_) => return false,
+            match self.outbox.hear() {
+                Heard::Request(message, fds) => self.request(message, fds),
+                Heard::Nonsense => {}
+                Heard::Nothing => return true,
+                Heard::Gone => return false,
             }
         }
         true

@@ -1,13 +1,25 @@
-//! Messages on their way to the daemon, which may be slow to take them.
+//! The link to the daemon: messages on their way, which it may be slow to take, and what it asks.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ringfence_frame::keeper::FromKeeper;
+use ringfence_frame::PACKET_BYTES;
+use ringfence_frame::keeper::{FromKeeper, ToKeeper};
 use ringfence_sys::packet;
 
 use crate::limits::OUTBOX_MESSAGES_MAX;
+
+/// What came of looking for a request.
+pub(crate) enum Heard {
+    Request(ToKeeper, Vec<OwnedFd>),
+    /// It comes from a broken daemon; it is dropped, with its descriptors.
+    Nonsense,
+    /// There is none now.
+    Nothing,
+    /// The daemon's end is closed.
+    Gone,
+}
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -36,6 +48,22 @@ impl Outbox {
             return;
         }
         self.waiting.push_back((message, fds));
+    }
+
+    /// Takes one request.
+    pub(crate) fn hear(&self) -> Heard {
+        let Some(socket) = &self.socket else { return Heard::Gone };
+        let mut buffer = [0; PACKET_BYTES];
+        match packet::receive(socket.as_fd(), &mut buffer) {
+            Ok((0, _)) => Heard::Gone,
+            Ok((length, fds)) => match ToKeeper::decode(buffer.get(..length).unwrap_or_default()) {
+                Ok(message) => Heard::Request(message, fds),
+                Err(_) => Heard::Nonsense,
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Heard::Nonsense,
+            Err(_) => Heard::Gone,
+        }
     }
 
     /// Sends what can be sent; `false` where the daemon is gone or as good as gone.
