@@ -3,8 +3,8 @@
 //! A call that ends at once never has its pipes watched and arms no timer: its output is read once, when its answer
 //! is there. One task looks round every [`SWEEP_TICK`] while calls run, and tells each call that has seen
 //! [`LATE_TICKS`] of its rounds that it lasts: then the pipes are watched and the deadline counts. Between calls,
-//! after [`REST_TICKS`], a task of the interpreter's own takes what background threads write. Once every interpreter
-//! has been told, or has its watch, the round ends: at rest, and while calls last, nothing wakes.
+//! after [`REST_TICKS`], a task of the interpreter's own takes what background threads write. What has seen that many
+//! rounds is looked at no more until its call ends or another begins: at rest, and while long calls run, nothing wakes.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -110,13 +110,14 @@ impl WorkerPipes {
             return false;
         }
         turn.ticks = turn.ticks.saturating_add(1);
-        if turn.ticks < if turn.in_call { LATE_TICKS } else { REST_TICKS } {
+        if turn.in_call && turn.ticks == LATE_TICKS {
+            self.late.notify_one();
+        }
+        if turn.ticks < REST_TICKS {
             return true;
         }
         turn.listed = false;
-        if turn.in_call {
-            self.late.notify_one();
-        } else if turn.watch.is_none() && !self.pair.ended() {
+        if !turn.in_call && turn.watch.is_none() && !self.pair.ended() {
             turn.watch = Some(self.spawn_watch());
         }
         false
