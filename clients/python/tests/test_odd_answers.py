@@ -228,6 +228,18 @@ def test_an_answer_that_trickles_is_given_up():
     _calls.Attempts(_calls.download("s", "p", None), now=0.0).in_time(1e9)
 
 
+def test_a_download_replaces_regular_files_alone(session, fake, tmp_path):
+    fake.on("GET", "/files", Reply(body=b"new"))
+    (tmp_path / "kept").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("kept")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("link", "dangling"):
+        with pytest.raises(FileExistsError):
+            session.download("f", tmp_path / name)
+    assert (tmp_path / "kept").read_bytes() == b"old"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["dangling", "kept", "link"]
+
+
 def test_a_cut_off_download_leaves_what_was_there(session, fake, tmp_path):
     local = tmp_path / "kept.bin"
     local.write_bytes(b"as it was")

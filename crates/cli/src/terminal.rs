@@ -4,6 +4,7 @@
 //! had typed. What a session says is hostile, so on a terminal it gets letters, lines and colours, and nothing else.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
@@ -56,9 +57,34 @@ fn skip_to(letters: &mut Peekable<CharIndices<'_>>, end: usize) {
     while letters.next_if(|(at, _)| *at < end).is_some() {}
 }
 
+/// The value as a line of JSON, in which a control character stands as its escape: JSON itself lets those above ASCII's
+/// first 32 through.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    let mut line = String::new();
+    for letter in value.to_string().chars() {
+        match letter.is_control() {
+            true => {
+                // A string takes all of it.
+                let _ = write!(line, "\\u{:04x}", u32::from(letter));
+            }
+            false => line.push(letter),
+        }
+    }
+    line.push('\n');
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_the_same_value_without_control_characters() {
+        let value = serde_json::json!({"a\u{9b}6n": ["\x1b]0;x\x07", "\u{7f}\u{9d}\n ä \u{1f600}"]});
+        let line = json_line(&value);
+        assert!(line.ends_with('\n') && line.chars().filter(|letter| letter.is_control()).count() == 1, "{line:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
+    }
 
     #[test]
     fn letters_lines_and_colours_are_shown() {

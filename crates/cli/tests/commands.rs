@@ -129,7 +129,66 @@ async fn files_that_a_hostile_backend_names_stay_in_their_folder() {
     let output = ringfence(folder.path(), fake.url(), &["run", "-", "--output-dir", "out"], "pass").await;
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("outside of the folder"), "{output:?}");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
+    assert_eq!(fake.sessions(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_not_replaced() {
+    let (fake, folder) = start().await;
+    let (at, url) = (folder.path(), fake.url());
+    let id = text(&ringfence(at, url, &["session", "create"], "").await.stdout).trim().to_owned();
+    ringfence(at, url, &["exec", &id, "open('f', 'w').write('new')"], "").await;
+    std::fs::write(at.join("kept"), "old").unwrap();
+    std::os::unix::fs::symlink("kept", at.join("link")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(at.join("socket")).unwrap();
+    for local in ["link", "socket"] {
+        let output = ringfence(at, url, &["files", "get", &id, "f", local], "").await;
+        assert_eq!(output.status.code(), Some(1), "{local}: {output:?}");
+        assert!(text(&output.stderr).contains("is no regular file"), "{local}: {output:?}");
+    }
+    drop(socket);
+    assert!(at.join("link").symlink_metadata().unwrap().is_symlink());
+    assert_eq!(std::fs::read_to_string(at.join("kept")).unwrap(), "old");
+    let output = ringfence(at, url, &["files", "get", &id, "f", "kept"], "").await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(std::fs::read_to_string(at.join("kept")).unwrap(), "new");
+}
+
+#[test]
+fn lost_output_is_no_success() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (fake, _folder) = runtime.block_on(start());
+    for (arguments, code) in [(vec!["session", "create"], 1), (vec!["run", "/dev/stdin"], 125)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+        command.args(&arguments).env("RINGFENCE_URL", fake.url()).stderr(Stdio::piped()).stdin(Stdio::piped());
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut child = command.stdout(full).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"print(1)").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert_eq!(text(&output.stderr).matches("output is lost").count(), 1, "{arguments:?}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn run_releases_its_session_when_it_is_told_to_end() {
+    let (fake, folder) = start().await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command.args(["run", "-", "--input", "fifo"]).env("RINGFENCE_URL", fake.url()).current_dir(folder.path());
+    // The upload waits for as long as nobody writes.
+    let made = Command::new("mkfifo").arg(folder.path().join("fifo")).status().unwrap();
+    assert!(made.success());
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    while fake.sessions() == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended before it was told to");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let status = tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(143), "{status}");
     assert_eq!(fake.sessions(), 0);
 }
 

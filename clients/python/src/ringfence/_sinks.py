@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import secrets
 from pathlib import Path
@@ -149,12 +150,17 @@ class ToStream(Sink[int]):
 
 
 class ToPath(Sink[Path]):
-    """A local file that appears whole, in place of an older one, or not at all. In a folder it keeps its own name."""
+    """A local file that appears whole, in place of an older one, or not at all. In a folder it keeps its own name.
+
+    What is there and is no regular file stays: a device or a link would be replaced, not written to.
+    """
 
     blocking = True
 
     def __init__(self, path: str, to: Path) -> None:
         self._to = to / local_name(path) if to.is_dir() else to
+        if self._to.is_symlink() or (self._to.exists() and not self._to.is_file()):
+            raise FileExistsError(errno.EEXIST, "is there and is no regular file", str(self._to))
         self._part = self._to.with_name(f".ringfence-{secrets.token_hex(8)}.part")
         self._file = self._part.open("xb")
 

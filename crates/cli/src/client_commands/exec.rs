@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::outcome::{NOT_RUN, as_json, exit, show};
 use super::source::{call, call_args, read};
-use super::{Connection, block_on, complain, connection_args, print};
+use super::{Connection, block_on, complain, connection_args, print_json};
 
 const AFTER: &str = "\
 Variables and files of earlier calls of the session are there. `ringfence session create` leases one.
@@ -47,7 +47,7 @@ async fn execute(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let session = Connection::of(matches)?.client()?.attach(super::text(matches, "session"));
     let done = session.run(&call(matches, text, matches.get_flag("bash"))).await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", as_json(session.id(), &done)));
+        print_json(&as_json(session.id(), &done));
     } else {
         show(&done);
     }

@@ -23,12 +23,16 @@ pub(crate) fn place(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
 /// Fetches a file. What was at its place stays until the whole file is there.
 ///
 /// # Errors
-/// When the file is not there, the transfer breaks, or the local file cannot be written.
+/// When the file is not there, the transfer breaks, the local file cannot be written, or its place is taken by something
+/// other than a regular file: a device or a link would be replaced, not written to.
 pub(crate) async fn fetch(session: &Session, path: &str, local: &Path) -> anyhow::Result<u64> {
-    let mut download = session.open(path).await?;
     let (Some(name), about) = (local.file_name(), || local.display().to_string()) else {
         bail!("{} is no file's name", local.display());
     };
+    if tokio::fs::symlink_metadata(local).await.is_ok_and(|there| !there.is_file()) {
+        bail!("{} is there and is no regular file: choose another name, or - for standard output", local.display());
+    }
+    let mut download = session.open(path).await?;
     if let Some(folder) = local.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         tokio::fs::create_dir_all(folder).await.with_context(about)?;
     }

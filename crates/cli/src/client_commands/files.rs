@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::fetch::fetch;
 use super::transfer::{Bar, Counted};
-use super::{Connection, block_on, ended, print, text};
+use super::{Connection, block_on, ended, print, print_json, text};
 
 const AFTER: &str = "\
 Paths are relative to the session's workspace, which is where its programs run.
@@ -83,7 +83,7 @@ async fn list(matches: &ArgMatches, session: &Session) -> anyhow::Result<()> {
             .iter()
             .map(|file| json!({"path": file.path, "size_bytes": file.size_bytes, "modified_at": file.modified_at, "mime_type": file.mime_type}))
             .collect();
-        print(format!("{}\n", json!({"files": files})));
+        print_json(&json!({"files": files}));
     } else {
         for file in files {
             // Names are the programs' to choose: none may speak to the terminal.
@@ -110,7 +110,7 @@ async fn get(matches: &ArgMatches, session: &Session) -> anyhow::Result<()> {
     let local = if local.is_dir() { super::fetch::place(&local, last(&path))? } else { local };
     let bytes = fetch(session, &path, &local).await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"path": path, "local": local, "size_bytes": bytes})));
+        print_json(&json!({"path": path, "local": local, "size_bytes": bytes}));
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ async fn put(matches: &ArgMatches, session: &Session) -> anyhow::Result<()> {
         session.put_reader(&path, reader, Some(metadata.len())).await?
     };
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"path": stored.path, "size_bytes": stored.size_bytes})));
+        print_json(&json!({"path": stored.path, "size_bytes": stored.size_bytes}));
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ async fn remove(matches: &ArgMatches, session: &Session) -> anyhow::Result<()> {
     let path = text(matches, "path");
     session.remove(&path).await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"path": path, "removed": true})));
+        print_json(&json!({"path": path, "removed": true}));
     }
     Ok(())
 }

@@ -17,9 +17,12 @@ mod shell;
 mod source;
 mod transfer;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ArgMatches, Command};
+use serde_json::Value;
 
 pub(crate) use connection::{Connection, SECRET_VARIABLES, VARIABLES, connection_args};
 
@@ -58,16 +61,33 @@ pub(crate) fn named(name: &str) -> Option<Run> {
     COMMANDS.iter().find(|(command, _)| command().get_name() == name).map(|(_, run)| *run)
 }
 
-/// Writes to standard output. Where nobody reads any more, nothing is left to do.
+/// Whether output was lost, as on a full disk.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to standard output. Where nobody reads any more, nothing is left to do; any other failure is told once, and the
+/// command ends as not done.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) {
-    use std::io::Write;
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(bytes.as_ref()).and_then(|()| out.flush());
+    match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe && !OUTPUT_LOST.swap(true, Ordering::Relaxed) => {
+            complain(&anyhow::Error::new(error).context("output is lost"));
+        }
+        _ => (),
+    }
+}
+
+/// Writes a value to standard output, as one line of JSON.
+pub(crate) fn print_json(value: &Value) {
+    print(crate::terminal::json_line(value));
+}
+
+/// Whether something that was to be printed is lost.
+pub(crate) fn output_is_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
 }
 
 /// Writes a line about a failure to standard error, with everything that led to it. What a backend says is in it.
 pub(crate) fn complain(error: &anyhow::Error) {
-    use std::io::Write;
     let said = format!("{error:#}");
     let _ = writeln!(std::io::stderr(), "ringfence: {}", crate::terminal::tamed(&said));
 }
@@ -75,6 +95,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
 /// The exit status of a command that has no other than done and not done.
 pub(crate) fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
+        Ok(()) if output_is_lost() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);

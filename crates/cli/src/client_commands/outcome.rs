@@ -43,7 +43,10 @@ pub(crate) fn show(done: &ExecResult) {
     };
 }
 
-/// The program's exit status as ours; what no process can end with is 1.
+/// The program's exit status as ours; what no process can end with is 1, and lost output is as a program that did not run.
 pub(crate) fn exit(done: &ExecResult) -> ExitCode {
+    if super::output_is_lost() {
+        return ExitCode::from(NOT_RUN);
+    }
     ExitCode::from(u8::try_from(done.return_code).unwrap_or(1))
 }

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::fetch::{fetch, place};
 use super::outcome::{NOT_RUN, as_json, exit, show};
 use super::source::{call, call_args, read};
-use super::{Connection, block_on, complain, connection_args, print};
+use super::{Connection, block_on, complain, connection_args, print_json};
 
 const AFTER: &str = "\
 Leases a session, uploads the inputs into its working directory, runs the program, fetches what it wrote, and releases \
@@ -19,10 +20,12 @@ the session. A file that ends in .sh is a shell script; anything else is Python.
 Example: ringfence run plot.py --input sales.csv --output-dir out
 
 Exit status: the program's own (124 after its time, 137 without memory, where the backend says so); 125 where it could \
-not be run at all, 130 after ctrl-C, 2 for wrong arguments.";
+not be run at all or what it wrote could not be fetched, 130 after ctrl-C, 143 after SIGTERM, 2 for wrong arguments.";
 
 /// The status after ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
+/// The status after SIGTERM, as shells have it.
+const TERMINATED: u8 = 143;
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -35,7 +38,9 @@ pub(crate) fn command() -> Command {
         .arg(program.help("The program; - reads it from standard input"))
         .arg(input.help("Upload a file, under its own name or another path; may be given again"))
         .arg(
-            output.value_parser(value_parser!(PathBuf)).help("Fetch the files that the program wrote into this folder"),
+            output.value_parser(value_parser!(PathBuf)).help(
+                "Fetch what the program wrote into this folder: the files that its result names, and all at the top",
+            ),
         )
         .arg(Arg::new("image").long("image").value_name("IMAGE").help("Ask for an image"))
         .args(call_args())
@@ -58,11 +63,17 @@ async fn session(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(image) = matches.get_one::<String>("image") {
         options = options.image(image);
     }
+    if let Some(folder) = matches.get_one::<PathBuf>("output-dir") {
+        // Before the program runs: it is too late when it has.
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let mut terminated = signal(SignalKind::terminate())?;
     let lease = Connection::of(matches)?.client()?.lease(&options).await?;
     let call = call(matches, text, is_bash);
     let worked = tokio::select! {
         worked = work(matches, &lease, &call) => worked.map(|done| exit(&done)),
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+        _ = terminated.recv() => Ok(ExitCode::from(TERMINATED)),
     };
     let released = lease.release().await;
     let code = worked?;
@@ -85,7 +96,7 @@ async fn work(matches: &ArgMatches, lease: &Lease, call: &ToolCall) -> anyhow::R
     let before = if folder.is_some() { listing(lease).await? } else { Vec::new() };
     let done = lease.run(call).await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", as_json(lease.id(), &done)));
+        print_json(&as_json(lease.id(), &done));
     } else {
         show(&done);
     }

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_client::{LeaseOptions, SessionHandle};
 use serde_json::{Value, json};
 
-use super::{Connection, block_on, ended, print, text};
+use super::{Connection, block_on, ended, print, print_json, text};
 
 const AFTER: &str = "\
 A session that nobody destroys is reclaimed by the backend after its idle timeout.
@@ -75,7 +75,7 @@ async fn create(matches: &ArgMatches) -> anyhow::Result<()> {
     let handle = lease.handle().clone();
     let session = lease.keep();
     if matches.get_flag("json") {
-        print(format!("{}\n", as_json(&handle)));
+        print_json(&as_json(&handle));
     } else {
         print(format!("{}\n", session.id()));
     }
@@ -85,7 +85,7 @@ async fn create(matches: &ArgMatches) -> anyhow::Result<()> {
 async fn list(matches: &ArgMatches) -> anyhow::Result<()> {
     let handles = Connection::of(matches)?.client()?.sessions().await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"sessions": handles.iter().map(as_json).collect::<Vec<_>>()})));
+        print_json(&json!({"sessions": handles.iter().map(as_json).collect::<Vec<_>>()}));
         return Ok(());
     }
     for handle in handles {
@@ -107,7 +107,7 @@ async fn interrupt(matches: &ArgMatches) -> anyhow::Result<()> {
     let session = Connection::of(matches)?.client()?.attach(text(matches, "session"));
     let interrupted = session.interrupt().await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"session_id": session.id(), "interrupted": interrupted})));
+        print_json(&json!({"session_id": session.id(), "interrupted": interrupted}));
     } else if !interrupted {
         print("no call was running\n");
     }
@@ -118,7 +118,7 @@ async fn show(matches: &ArgMatches) -> anyhow::Result<()> {
     let handle = Connection::of(matches)?.client()?.attach(text(matches, "session")).handle().await?;
     let shown = as_json(&handle);
     if matches.get_flag("json") {
-        print(format!("{shown}\n"));
+        print_json(&shown);
         return Ok(());
     }
     for (name, value) in shown.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -132,7 +132,7 @@ async fn destroy(matches: &ArgMatches) -> anyhow::Result<()> {
     let session = Connection::of(matches)?.client()?.attach(text(matches, "session"));
     session.destroy().await?;
     if matches.get_flag("json") {
-        print(format!("{}\n", json!({"session_id": session.id(), "destroyed": true})));
+        print_json(&json!({"session_id": session.id(), "destroyed": true}));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use ringfence_image::{Declaration, Entry, Foreign, Store};
 use ringfence_oci::{Blobs, Credentials, Found, ImportOptions, OciError, Owners, PullOptions, Reference, UnpackLimits};
 
 use super::{failed, show, wants_json};
-use crate::client_commands::{print, text};
+use crate::client_commands::{print, print_json, text};
 use crate::failure::{Failure, Kind};
 use crate::progress::Teller;
 
@@ -113,7 +113,7 @@ fn refused(error: OciError, option: &str) -> Failure {
 /// What there is now.
 pub(super) fn tell(entry: &Entry, matches: &ArgMatches) {
     if wants_json(matches) {
-        print(format!("{}\n", show::as_json(entry)));
+        print_json(&show::as_json(entry));
     } else {
         print(format!("{} is the image {}\n", entry.names.join(", "), entry.manifest.id));
     }

@@ -7,7 +7,7 @@ use ringfence_image::{Entry, Listed, Removed, Store};
 use serde_json::{Value, json};
 
 use super::{failed, wants_json};
-use crate::client_commands::{print, text};
+use crate::client_commands::{print, print_json, text};
 use crate::failure::Failure;
 use crate::progress::Teller;
 
@@ -33,7 +33,7 @@ pub(super) fn remove(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fa
         });
     }
     if wants_json(matches) {
-        print(format!("{}\n", json!({"removed": outcomes})));
+        print_json(&json!({"removed": outcomes}));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -41,7 +41,7 @@ pub(super) fn remove(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fa
 pub(super) fn prune(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let pruned = ringfence_image::prune(store, &mut Teller::new()).map_err(failed)?;
     if wants_json(matches) {
-        print(format!("{}\n", json!({"images": pruned.images, "others": pruned.others, "in_use": pruned.held})));
+        print_json(&json!({"images": pruned.images, "others": pruned.others, "in_use": pruned.held}));
         return Ok(ExitCode::SUCCESS);
     }
     let line = |what: &str, names: &[String]| names.iter().map(|name| format!("{what} {name}\n")).collect::<String>();
@@ -80,7 +80,7 @@ pub(super) fn verify(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fa
         say(&entry.manifest.id, &entry.title(), if intact { "intact" } else { "damaged" });
     }
     if wants_json(matches) {
-        print(format!("{}\n", json!(rows)));
+        print_json(&json!(rows));
     }
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -8,7 +8,7 @@ use ringfence_image::{Declaration, Entry, Interpreter, Listed, Source, Store};
 use serde_json::{Value, json};
 
 use super::{failed, wants_json};
-use crate::client_commands::print;
+use crate::client_commands::{print, print_json};
 use crate::failure::Failure;
 
 /// Digits of an id that are shown where a person reads.
@@ -18,7 +18,7 @@ pub(super) fn list(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fail
     let listed = store.list().map_err(failed)?;
     if wants_json(matches) {
         let all: Vec<Value> = listed.iter().map(row_as_json).collect();
-        print(format!("{}\n", json!(all)));
+        print_json(&json!(all));
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = vec![["NAME", "ID", "PYTHON", "LIBC", "SIZE"].map(str::to_owned)];

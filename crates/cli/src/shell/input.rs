@@ -91,7 +91,7 @@ impl Input {
                 // Without the folder the history cannot be kept, and the shell goes on without it.
                 let _ = std::fs::create_dir_all(folder);
             }
-            if let Err(error) = editor.save_history(path) {
+            if let Err(error) = editor.append_history(path) {
                 let _ = writeln!(std::io::stderr(), "ringfence: {}: the history is not kept: {error}", path.display());
                 *history = None;
             }

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client_commands::{complain, outcome, print};
+use crate::client_commands::{complain, outcome, print_json};
 use crate::limits::PROGRAM_BYTES_MAX;
 use input::Line;
 
@@ -124,7 +124,7 @@ async fn pressed(presses: &mut Option<Signal>) {
 
 fn show(session: &Session, done: &ExecResult, options: &Options) {
     if options.json {
-        return print(format!("{}\n", outcome::as_json(session.id(), done)));
+        return print_json(&outcome::as_json(session.id(), done));
     }
     outcome::show(done);
     let (dim, plain) = if crate::progress::decorated() { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
