@@ -53,19 +53,14 @@ pub fn adopt(
     let text = serde_json::to_vec(&inputs).map_err(|e| ImageError::file("digest", Path::new("inputs"))(e.into()))?;
     let id = digest_of(text);
     let locked = store.lock(progress)?;
-    if let Ok(mut held) = locked.store.find(&id).and_then(|entry| locked.store.hold(entry)) {
-        locked.name(name, &id)?;
-        held.entry.names = locked.store.find(&id)?.names;
+    if let Some(held) = locked.found(&id, name)? {
         return Ok(held);
     }
-    let building = locked.begin()?;
-    let done = take_in(&locked, &building, foreign, fill, progress)
-        .and_then(|facts| locked.place(&building, manifest(id, foreign, facts), name));
-    if done.is_err() {
-        // The error tells what matters; what cannot be removed now is swept by the next writer.
-        let _ = crate::store::remove_tree(&building);
-    }
-    locked.store.hold(done?)
+    let entry = locked.make(name, |building| {
+        let facts = take_in(&locked, building, foreign, fill, progress)?;
+        Ok(manifest(id, foreign, facts))
+    })?;
+    locked.store.hold(entry)
 }
 
 fn take_in(
@@ -139,12 +134,6 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
-    struct Quiet;
-    impl Progress for Quiet {
-        fn step(&mut self, _: &str) {}
-        fn count(&mut self, _: usize, _: usize, _: &str, _: &str) {}
-    }
-
     fn foreign(digit: &str) -> Foreign {
         let environment = ["PATH=/usr/bin", "HOME=/root", "LANG=x", "nonsense", "A B=c", "N=\0"];
         Foreign {
@@ -169,9 +158,9 @@ mod tests {
     fn an_image_is_taken_in_once_and_found_by_name_id_and_digest() {
         let state = tempfile::tempdir().unwrap();
         let store = Store::at(state.path());
-        let held = adopt(&store, &foreign("a"), "box:1", fill, &mut Quiet).unwrap();
+        let held = adopt(&store, &foreign("a"), "box:1", fill, &mut ()).unwrap();
         let again = |_: &Path| -> Result<(), Unfilled> { panic!("it is there") };
-        let same = adopt(&store, &foreign("a"), "box:latest", again, &mut Quiet).unwrap();
+        let same = adopt(&store, &foreign("a"), "box:latest", again, &mut ()).unwrap();
         assert_eq!(same.entry.names, ["box:1", "box:latest"]);
         let id = held.entry.manifest.id.clone();
         let digest = foreign("a").digest;
@@ -195,7 +184,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let store = Store::at(state.path());
         let inode = |digit: &str| {
-            let held = adopt(&store, &foreign(digit), digit, fill, &mut Quiet).unwrap();
+            let held = adopt(&store, &foreign(digit), digit, fill, &mut ()).unwrap();
             fs::metadata(held.entry.folder.join("root/usr/bin/sh")).unwrap().ino()
         };
         assert_eq!(inode("a"), inode("b"));
@@ -209,7 +198,7 @@ mod tests {
             fs::create_dir_all(root.join("usr"))?;
             Err("the entry `../x` is refused".into())
         };
-        let error = adopt(&store, &foreign("a"), "box", half, &mut Quiet).unwrap_err();
+        let error = adopt(&store, &foreign("a"), "box", half, &mut ()).unwrap_err();
         assert!(std::error::Error::source(&error).unwrap().to_string().contains("../x"), "{error}");
         assert!(store.list().unwrap().is_empty());
         let left: Vec<_> = fs::read_dir(store.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();

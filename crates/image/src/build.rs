@@ -71,15 +71,13 @@ pub fn build(
     };
     let text = serde_json::to_vec(&inputs).map_err(|e| ImageError::file("digest", Path::new("inputs"))(e.into()))?;
     let id = digest_of(text);
-    if let Some(held) = whole(store, &id)
+    if let Some(held) = store.whole(&id)
         && held.entry.names.contains(&declaration.name)
     {
         return Ok(held);
     }
     let locked = store.lock(progress)?;
-    if let Some(mut held) = whole(&locked.store, &id) {
-        locked.name(&declaration.name, &id)?;
-        held.entry.names = locked.store.find(&id)?.names;
+    if let Some(held) = locked.found(&id, &declaration.name)? {
         return Ok(held);
     }
     let work = Work { locked: &locked, declaration, programs, id, python };
@@ -91,10 +89,6 @@ pub fn build(
         },
     };
     locked.store.hold(entry)
-}
-
-fn whole(store: &Store, id: &str) -> Option<Held> {
-    store.find(id).and_then(|entry| store.hold(entry)).ok()
 }
 
 fn ground(store: &Store, declaration: &Declaration, python: Option<&Path>) -> Result<Ground, ImageError> {
@@ -172,9 +166,7 @@ impl Work<'_> {
                 let plan = venv::Plan { python: &python, folder: building, wheels, wanted: &wanted, on };
                 venv::build(&plan, progress)?;
             } else if let Some(base) = base.filter(|_| has_venv) {
-                for part in ["venv", venv::FONT_LISTS].iter().filter(|part| base.folder.join(part).is_dir()) {
-                    link_tree(&base.folder.join(part), &building.join(part))?;
-                }
+                venv::take_over(&base.folder, building)?;
             }
             let interpreter = Interpreter::Python {
                 path: PathBuf::from(root::VENV).join("bin/python"),
@@ -224,17 +216,11 @@ impl Work<'_> {
         wheels: Option<&Path>,
         fill: impl FnOnce(&Path) -> Result<Manifest, ImageError>,
     ) -> Result<Entry, ImageError> {
-        let building = self.locked.begin()?;
-        let done = fill(&building).and_then(|manifest| self.locked.place(&building, manifest, &self.declaration.name));
-        if done.is_err() {
-            // The error tells what matters; what cannot be removed now is swept by the next build.
-            let _ = crate::store::remove_tree(&building);
-            return done;
-        }
+        let made = self.locked.make(&self.declaration.name, fill)?;
         if let Some(wheels) = wheels {
             fs::remove_dir_all(wheels).map_err(ImageError::file("remove", wheels))?;
         }
-        done
+        Ok(made)
     }
 
     fn wanted(&self, python: &Python) -> Result<Vec<Requirement>, ImageError> {
@@ -319,12 +305,6 @@ mod tests {
     use super::*;
     use crate::{Removed, remove};
 
-    struct Quiet;
-    impl Progress for Quiet {
-        fn step(&mut self, _: &str) {}
-        fn count(&mut self, _: usize, _: usize, _: &str, _: &str) {}
-    }
-
     struct House {
         state: tempfile::TempDir,
     }
@@ -341,12 +321,12 @@ mod tests {
         fn build(&self, name: &str, text: &str) -> Result<Held, ImageError> {
             let path = self.state.path().join(format!("{name}.toml"));
             fs::write(&path, text).unwrap();
-            build(&self.store(), &Declaration::read(&path)?, None, &mut Quiet)
+            build(&self.store(), &Declaration::read(&path)?, None, &mut ())
         }
     }
 
     fn bare(store: &Store) -> Held {
-        build(store, &Declaration::shipped("bare").unwrap().unwrap(), None, &mut Quiet).unwrap()
+        build(store, &Declaration::shipped("bare").unwrap().unwrap(), None, &mut ()).unwrap()
     }
 
     #[test]
@@ -379,7 +359,7 @@ mod tests {
         fs::write(house.state.path().join("y"), "2").unwrap();
         let text = "base = 'lower'\npreloads = ['csv']\n[environment]\nB = '2'\n[files]\n'/opt/y' = 'y'\n";
         let upper = house.build("upper", text).unwrap();
-        let removed = remove(&house.store(), "lower", &mut Quiet).unwrap();
+        let removed = remove(&house.store(), "lower", &mut ()).unwrap();
         assert!(matches!(removed, Removed::Image { .. }));
         let facts = &upper.entry.manifest.facts;
         assert_eq!(facts.preloads, ["json", "csv"]);
@@ -417,7 +397,7 @@ mod tests {
     #[test]
     fn an_image_in_use_is_not_taken_away() {
         let house = House::new();
-        let (store, quiet) = (house.store(), &mut Quiet);
+        let (store, quiet) = (house.store(), &mut ());
         let held = bare(&store);
         assert!(matches!(remove(&store, "bare", quiet), Err(ImageError::InUse { .. })));
         assert_eq!(store.find("bare").unwrap().names, ["bare"]);
@@ -439,11 +419,11 @@ mod tests {
         fs::write(house.state.path().join("x"), "2").unwrap();
         drop(house.build("mine", text).unwrap());
         fs::create_dir_all(store.folder().join(".wheels-x")).unwrap();
-        let pruned = crate::prune(&store, &mut Quiet).unwrap();
+        let pruned = crate::prune(&store, &mut ()).unwrap();
         assert_eq!((pruned.images.len(), pruned.held.len()), (0, 1));
         assert_eq!(pruned.others, [".wheels-x"]);
         drop(old);
-        assert_eq!(crate::prune(&store, &mut Quiet).unwrap().images.len(), 1);
+        assert_eq!(crate::prune(&store, &mut ()).unwrap().images.len(), 1);
         assert_eq!(store.list().unwrap().len(), 1);
     }
 
@@ -469,7 +449,7 @@ mod tests {
         assert_eq!(listed.into_iter().filter_map(crate::Listed::image).count(), 1);
         assert!(matches!(store.find(&"b".repeat(20)), Err(ImageError::OtherFormat { format: 99, .. })));
         drop(held);
-        remove(&store, &"c".repeat(20), &mut Quiet).unwrap();
+        remove(&store, &"c".repeat(20), &mut ()).unwrap();
         // A folder with the image's own name and no manifest that fits is damaged: it is made anew.
         fs::write(store.folder().join(&id).join("manifest.json"), "half").unwrap();
         assert_eq!(bare(&store).entry.manifest.id, id);

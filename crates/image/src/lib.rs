@@ -60,6 +60,12 @@ pub trait Progress {
     fn count(&mut self, done: usize, total: usize, unit: &str, what: &str);
 }
 
+/// Nobody is told.
+impl Progress for () {
+    fn step(&mut self, _: &str) {}
+    fn count(&mut self, _: usize, _: usize, _: &str, _: &str) {}
+}
+
 /// Finds the image of that name, or builds it where a declaration says how: one that comes with this program, or a file,
 /// which is a path with a `/` in it or one that ends in `.toml`. Blocks, for minutes where packages must be fetched.
 ///

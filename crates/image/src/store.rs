@@ -157,6 +157,11 @@ impl Store {
         Ok(Held { entry, _manifest: manifest })
     }
 
+    /// The image of that id, if it is here and can be read, kept from being taken away.
+    pub(crate) fn whole(&self, id: &str) -> Option<Held> {
+        self.find(id).and_then(|entry| self.hold(entry)).ok()
+    }
+
     /// Whether every file of the image is as it was when the image was made. Reads all of it.
     ///
     /// # Errors
@@ -248,7 +253,7 @@ pub struct Pruned {
 
 impl Locked {
     /// A new folder for an image on its way.
-    pub(crate) fn begin(&self) -> Result<PathBuf, ImageError> {
+    fn begin(&self) -> Result<PathBuf, ImageError> {
         let entries = self.store.ids()?.len();
         if entries >= IMAGES_MAX {
             return Err(ImageError::Full { most: IMAGES_MAX, images: self.store.images.clone() });
@@ -258,8 +263,31 @@ impl Locked {
         Ok(folder)
     }
 
+    /// The image, if it is here already; it has the name then.
+    pub(crate) fn found(&self, id: &str, name: &str) -> Result<Option<Held>, ImageError> {
+        let Some(mut held) = self.store.whole(id) else { return Ok(None) };
+        self.name(name, id)?;
+        held.entry.names = self.store.find(id)?.names;
+        Ok(Some(held))
+    }
+
+    /// Makes an image: `fill` puts into a new folder what it is made of, and tells of it.
+    pub(crate) fn make(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&Path) -> Result<Manifest, ImageError>,
+    ) -> Result<Entry, ImageError> {
+        let building = self.begin()?;
+        let made = fill(&building).and_then(|manifest| self.place(&building, manifest, name));
+        if made.is_err() {
+            // The error tells what matters; what cannot be removed now is swept by the next writer.
+            let _ = remove_tree(&building);
+        }
+        made
+    }
+
     /// Gives a finished folder its manifest and its place, and the image its name.
-    pub(crate) fn place(&self, building: &Path, mut manifest: Manifest, name: &str) -> Result<Entry, ImageError> {
+    fn place(&self, building: &Path, mut manifest: Manifest, name: &str) -> Result<Entry, ImageError> {
         let content = content_of(building, MANIFEST)?;
         (manifest.content, manifest.bytes) = (content.digest, content.bytes);
         let path = building.join(MANIFEST);
@@ -288,29 +316,28 @@ impl Locked {
     /// Takes a name away; with its last name, or by its id, the image itself.
     pub(crate) fn remove(&self, image: &str) -> Result<Removed, ImageError> {
         let mut names = Names::read(&self.store.images)?;
-        let Some(id) = names.id_of(image).map(str::to_owned) else {
-            let digits = image.strip_prefix("sha256:").unwrap_or(image);
-            // By its folder's name, what is no image can be removed as well.
-            let foreign = self.store.ids()?.into_iter().find(|id| id == digits);
-            let id = foreign.map_or_else(|| self.store.find(image).map(|entry| entry.manifest.id), Ok)?;
-            let exclusive = self.exclusive(&id)?;
-            names.unset_all(&id);
+        let named = names.id_of(image).map(str::to_owned);
+        if let Some(id) = &named
+            && names.of(id).len() > 1
+        {
+            names.unset(image);
             names.write(&self.store.images)?;
-            drop(exclusive);
-            self.take_away(&id)?;
-            return Ok(Removed::Image { id });
-        };
-        let last = names.of(&id).len() == 1;
-        if last {
-            drop(self.exclusive(&id)?);
+            return Ok(Removed::Name { name: image.to_owned() });
         }
-        names.unset(image);
+        let id = named.map_or_else(|| self.id_of_folder(image), Ok)?;
+        let exclusive = self.exclusive(&id)?;
+        names.unset_all(&id);
         names.write(&self.store.images)?;
-        if last {
-            self.take_away(&id)?;
-            return Ok(Removed::Image { id });
-        }
-        Ok(Removed::Name { name: image.to_owned() })
+        drop(exclusive);
+        self.take_away(&id)?;
+        Ok(Removed::Image { id })
+    }
+
+    /// By its folder's name, what is no image can be removed as well.
+    fn id_of_folder(&self, image: &str) -> Result<String, ImageError> {
+        let digits = image.strip_prefix("sha256:").unwrap_or(image);
+        let foreign = self.store.ids()?.into_iter().find(|id| id == digits);
+        foreign.map_or_else(|| self.store.find(image).map(|entry| entry.manifest.id), Ok)
     }
 
     /// Takes away every image without a name that is not in use, and what unfinished builds have fetched.

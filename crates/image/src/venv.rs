@@ -37,16 +37,12 @@ pub(crate) fn build(plan: &Plan<'_>, progress: &mut dyn Progress) -> Result<(), 
     progress.step("making a virtual environment");
     fs::create_dir_all(plan.scratch()).map_err(ImageError::file("create", &plan.scratch()))?;
     match plan.on {
-        Some(base) => {
-            for part in ["venv", FONT_LISTS].iter().filter(|part| base.join(part).is_dir()) {
-                link_tree(&base.join(part), &plan.folder.join(part))?;
-            }
-        }
+        Some(base) => take_over(base, plan.folder)?,
         None => make_venv(plan)?,
     }
     fetch(plan, progress)?;
     progress.step("installing the packages");
-    install(plan)?;
+    install(plan, &plan.venv_python(), &write_list(plan)?, &[])?;
     progress.step("compiling the packages");
     compile(plan)?;
     if has_matplotlib(plan)? && !plan.folder.join(FONT_LISTS).exists() {
@@ -55,6 +51,15 @@ pub(crate) fn build(plan: &Plan<'_>, progress: &mut dyn Progress) -> Result<(), 
     }
     fs::remove_dir_all(plan.scratch()).map_err(ImageError::file("remove", &plan.scratch()))?;
     move_scripts(plan)
+}
+
+/// Puts into `folder` what the image in the folder `base` has of it.
+pub(crate) fn take_over(base: &Path, folder: &Path) -> Result<(), ImageError> {
+    let parts = ["venv", FONT_LISTS];
+    parts
+        .iter()
+        .filter(|part| base.join(part).is_dir())
+        .try_for_each(|part| link_tree(&base.join(part), &folder.join(part)))
 }
 
 impl Plan<'_> {
@@ -156,13 +161,9 @@ pub(crate) fn install_apart(
     arguments.extend(fit.iter().map(|option| option as &dyn AsOsStr));
     plan.module(python, "fetching the packages", "fetch.log", &arguments).run()?;
     progress.step("installing the packages");
-    #[rustfmt::skip]
-    let mut arguments: Vec<&dyn AsOsStr> = vec![
-        &"pip", &"--isolated", &"install", &"--disable-pip-version-check", &"--no-index", &"--no-deps", &"--no-compile",
-        &"--require-hashes", &"--find-links", &plan.wheels, &"--requirement", &list, &"--target", &target,
-    ];
-    arguments.extend(fit.iter().map(|option| option as &dyn AsOsStr));
-    plan.module(python, "installing the packages", "install.log", &arguments).run()?;
+    let mut apart: Vec<&dyn AsOsStr> = vec![&"--target", &target];
+    apart.extend(fit.iter().map(|option| option as &dyn AsOsStr));
+    install(plan, python, &list, &apart)?;
     fs::remove_dir_all(plan.scratch()).map_err(ImageError::file("remove", &plan.scratch()))
 }
 
@@ -198,15 +199,14 @@ fn digests_in(folder: &Path) -> Result<HashSet<String>, ImageError> {
 }
 
 /// Installs from the wheels alone. `--isolated`: what the caller's pip settings say about targets is no matter of ours.
-fn install(plan: &Plan<'_>) -> Result<(), ImageError> {
-    let list = write_list(plan)?;
-    let python = plan.venv_python();
+fn install(plan: &Plan<'_>, python: &Path, list: &Path, more: &[&dyn AsOsStr]) -> Result<(), ImageError> {
     #[rustfmt::skip]
-    let arguments: [&dyn AsOsStr; 12] = [
+    let mut arguments: Vec<&dyn AsOsStr> = vec![
         &"pip", &"--isolated", &"install", &"--disable-pip-version-check", &"--no-index", &"--no-deps", &"--no-compile",
         &"--require-hashes", &"--find-links", &plan.wheels, &"--requirement", &list,
     ];
-    plan.module(&python, "installing the packages", "install.log", &arguments).run()
+    arguments.extend(more);
+    plan.module(python, "installing the packages", "install.log", &arguments).run()
 }
 
 fn has_matplotlib(plan: &Plan<'_>) -> Result<bool, ImageError> {

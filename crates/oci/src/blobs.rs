@@ -81,6 +81,15 @@ impl Blobs {
         }
     }
 
+    /// The size of a blob that is there, bytes.
+    ///
+    /// # Errors
+    /// [`OciError::MissingBlob`], [`OciError::File`].
+    pub fn size(&self, digest: &Digest) -> Result<u64, OciError> {
+        let metadata = self.file(digest)?.metadata();
+        Ok(metadata.map_err(OciError::file("look at", &self.path(digest)))?.len())
+    }
+
     /// The content of a small blob, verified.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
+    pub(crate) fn new(media_type: &str, digest: &Digest, size: u64) -> Self {
+        Descriptor { media_type: media_type.to_owned(), digest: *digest, size, platform: None, annotations: None }
+    }
+
     pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(name).map(String::as_str)
     }
@@ -96,17 +100,17 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest of an image that came without one; the same from the same parts.
-    pub(crate) fn of(config: &Digest, config_bytes: u64, layers: Vec<Descriptor>) -> Result<Vec<u8>, OciError> {
-        let config = Descriptor {
-            media_type: CONFIG_TYPE.to_owned(),
-            digest: *config,
-            size: config_bytes,
-            platform: None,
-            annotations: None,
-        };
+    /// The manifest of an image that came without one, and how it is written; the same from the same parts.
+    pub(crate) fn of(
+        config: &Digest,
+        config_bytes: u64,
+        layers: Vec<Descriptor>,
+    ) -> Result<(Manifest, Vec<u8>), OciError> {
+        let config = Descriptor::new(CONFIG_TYPE, config, config_bytes);
         let manifest = Manifest { schema_version: 2, media_type: MANIFEST_TYPE.to_owned(), config, layers };
-        serde_json::to_vec(&manifest).map_err(|error| OciError::malformed("a new manifest", error.to_string()))
+        let written = serde_json::to_vec(&manifest);
+        let written = written.map_err(|error| OciError::malformed("a new manifest", error.to_string()))?;
+        Ok((manifest, written))
     }
 }
 

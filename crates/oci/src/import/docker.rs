@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::archive::{Files, compression};
 use super::kept::Kept;
 use super::{digest_like, names};
-use crate::document::{Descriptor, Document, Manifest, from_json, parse};
+use crate::document::{Descriptor, Manifest, from_json};
 use crate::error::shown;
 use crate::limits::{INDEX_MANIFESTS_MAX, LAYERS_MAX};
 use crate::resolve::{self, Source, Wish};
@@ -48,14 +48,10 @@ pub(super) fn image(
     let mut layers = Vec::with_capacity(saved.layers.len());
     for file in &saved.layers {
         let digest = find(file)?;
-        let media_type = compression(kept.new, &digest)?.layer_type().to_owned();
-        let size = size(kept, &digest)?;
-        layers.push(Descriptor { media_type, digest, size, platform: None, annotations: None });
+        let media_type = compression(kept.new, &digest)?.layer_type();
+        layers.push(Descriptor::new(media_type, &digest, size(kept, &digest)?));
     }
-    let content = Manifest::of(&config, size(kept, &config)?, layers)?;
-    let Document::Manifest(manifest) = parse(&content, "the new manifest")? else {
-        return Err(OciError::malformed("manifest.json", "it makes no manifest"));
-    };
+    let (manifest, content) = Manifest::of(&config, size(kept, &config)?, layers)?;
     let digest = kept.keep(&content)?;
     let found = resolve::parts(kept, digest, &manifest, wish, progress)?;
     let names = saved.repo_tags.iter().flatten().filter(|name| names::is_plain(name)).cloned().collect();

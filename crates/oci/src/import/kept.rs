@@ -24,13 +24,9 @@ impl Kept<'_> {
     /// The size of a blob that is here, bytes.
     pub(super) fn size(&self, digest: &Digest) -> Result<Option<u64>, OciError> {
         for blobs in [self.new, self.old] {
-            match blobs.file(digest) {
-                Ok(file) => {
-                    let path = blobs.path(digest);
-                    return Ok(Some(file.metadata().map_err(OciError::file("look at", &path))?.len()));
-                }
+            match blobs.size(digest) {
                 Err(OciError::MissingBlob { .. }) => {}
-                Err(error) => return Err(error),
+                found => return found.map(Some),
             }
         }
         Ok(None)

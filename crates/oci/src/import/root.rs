@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::{ImportOptions, Kept};
-use crate::document::{Descriptor, Document, Manifest, parse, plain_config};
+use crate::document::{Descriptor, Manifest, plain_config};
 use crate::limits::RATIO_FREE_BYTES;
 use crate::resolve::{self, Source, Wish};
 use crate::stream::{Bounds, Counted};
@@ -54,13 +54,8 @@ pub fn import_root(
 
     let config = plain_config(&diff_id, &options.platform)?;
     let config_digest = kept.keep(&config)?;
-    let media_type = compression.layer_type().to_owned();
-    let descriptor =
-        Descriptor { media_type, digest: layer.digest, size: layer.bytes, platform: None, annotations: None };
-    let content = Manifest::of(&config_digest, config.len() as u64, vec![descriptor])?;
-    let Document::Manifest(manifest) = parse(&content, "the new manifest")? else {
-        return Err(OciError::malformed(what, "it makes no manifest"));
-    };
+    let descriptor = Descriptor::new(compression.layer_type(), &layer.digest, layer.bytes);
+    let (manifest, content) = Manifest::of(&config_digest, config.len() as u64, vec![descriptor])?;
     let digest = kept.keep(&content)?;
     let wish = Wish { platform: &options.platform, bytes_max: options.bytes_max };
     let found = resolve::parts(&mut kept, digest, &manifest, &wish, &mut ())?;

@@ -53,9 +53,7 @@ impl Remote<'_> {
 
     /// A blob that is there already, for another image, must be what this one says.
     fn same_size(&self, descriptor: &Descriptor, what: String) -> Result<(), OciError> {
-        let path = self.blobs.path(&descriptor.digest);
-        let file = self.blobs.file(&descriptor.digest)?;
-        let found = file.metadata().map_err(OciError::file("look at", &path))?.len();
+        let found = self.blobs.size(&descriptor.digest)?;
         if found == descriptor.size {
             return Ok(());
         }

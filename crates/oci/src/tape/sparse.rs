@@ -27,14 +27,6 @@ impl Sparse {
         if sum == stored { Ok(()) } else { Err("its map of a sparse file does not fit its content") }
     }
 
-    fn push(&mut self, offset: u64, length: u64) -> Result<(), &'static str> {
-        if self.runs.len() >= SPARSE_RUNS_MAX {
-            return Err(TOO_MANY);
-        }
-        self.runs.push((offset, length));
-        Ok(())
-    }
-
     /// One more block of GNU's map: 21 runs. True where another block follows.
     pub(super) fn extend(&mut self, block: &[u8; BLOCK_BYTES]) -> Result<bool, &'static str> {
         self.slots(block, 0, 21)?;
@@ -48,10 +40,18 @@ impl Sparse {
                 break;
             }
             let offset = unsigned(field(block, at, 12)).ok_or(NO_NUMBER)?;
-            self.push(offset, unsigned(field(block, at + 12, 12)).ok_or(NO_NUMBER)?)?;
+            push(&mut self.runs, offset, unsigned(field(block, at + 12, 12)).ok_or(NO_NUMBER)?)?;
         }
         Ok(())
     }
+}
+
+fn push(runs: &mut Vec<(u64, u64)>, offset: u64, length: u64) -> Result<(), &'static str> {
+    if runs.len() >= SPARSE_RUNS_MAX {
+        return Err(TOO_MANY);
+    }
+    runs.push((offset, length));
+    Ok(())
 }
 
 /// The beginning of GNU's map in the header itself: four runs. True where blocks of it follow.
@@ -85,26 +85,18 @@ impl Records {
             b"offset" => self.offset = Some(number()?),
             b"numbytes" => {
                 let offset = self.offset.take().ok_or("a run of a sparse file without its offset")?;
-                self.push(offset, number()?)?;
+                push(&mut self.runs, offset, number()?)?;
             }
             // 0.1: one record of all.
             b"map" => {
                 let mut numbers = value.split(|byte| *byte == b',').map(|text| decimal(text).ok_or(NO_NUMBER));
                 while let Some(offset) = numbers.next() {
-                    self.push(offset?, numbers.next().ok_or(NO_NUMBER)??)?;
+                    push(&mut self.runs, offset?, numbers.next().ok_or(NO_NUMBER)??)?;
                 }
             }
             b"numblocks" => {}
             _ => return Err("an unknown record of a sparse file"),
         }
-        Ok(())
-    }
-
-    fn push(&mut self, offset: u64, length: u64) -> Result<(), &'static str> {
-        if self.runs.len() >= SPARSE_RUNS_MAX {
-            return Err(TOO_MANY);
-        }
-        self.runs.push((offset, length));
         Ok(())
     }
 

@@ -3,17 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringfence_image::{Progress, Store};
+use ringfence_image::Store;
 use ringfence_interp::{WORKER_SOURCE, ZYGOTE_SOURCE};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{CellLimits, RootSpec};
-
-struct Quiet;
-
-impl Progress for Quiet {
-    fn step(&mut self, _: &str) {}
-    fn count(&mut self, _: usize, _: usize, _: &str, _: &str) {}
-}
 
 /// The body of this program when it is started as the keeper.
 pub(crate) fn keeper() -> ExitCode {
@@ -23,7 +16,7 @@ pub(crate) fn keeper() -> ExitCode {
 
 /// Starts a keeper and goes into its fleet; the process must still have one thread.
 pub(crate) fn launch(state_dir: PathBuf, limits: CellLimits) -> (Launched, RootSpec) {
-    let held = ringfence_image::prepare(&Store::at(&state_dir), "bare", None, &mut Quiet).expect("the bare image");
+    let held = ringfence_image::prepare(&Store::at(&state_dir), "bare", None, &mut ()).expect("the bare image");
     let root = ringfence_image::root_of(&held.entry, limits.cpu_millis).expect("its root");
     let images = vec![root.clone()];
     let mut config = KeeperConfig::new(images, ZYGOTE_SOURCE.to_owned(), WORKER_SOURCE.to_owned(), state_dir);
