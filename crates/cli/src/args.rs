@@ -26,6 +26,8 @@ pub(crate) enum Task {
         /// The keeper's configuration.
         config: i32,
     },
+    /// `ringfence puller`, started by `serve` alone, with sockets as its standard input and output.
+    Puller,
 }
 
 /// The command line of `serve`.
@@ -60,6 +62,7 @@ fn task_of(mut matches: ArgMatches) -> Task {
             let number = |name| matches.get_one::<i32>(name).copied().unwrap_or(-1);
             Task::Keeper { socket: number("socket"), config: number("config") }
         }
+        Some((name, _)) if name == "puller" => Task::Puller,
         // A command without a subcommand was refused: what is left is `serve`.
         other => {
             let (name, matches) = other.unwrap_or_default();
@@ -119,6 +122,7 @@ pub(crate) fn command() -> Command {
         .subcommand(serve())
         .subcommands(client_commands::commands())
         .subcommand(keeper())
+        .subcommand(Command::new("puller").hide(true))
 }
 
 fn serve() -> Command {
@@ -170,7 +174,8 @@ mod tests {
         for setting in SETTINGS {
             assert!(help.contains(&format!("--{}", setting.name)), "{}", setting.name);
         }
-        assert!(!command().render_long_help().to_string().contains("keeper"));
+        let all = command().render_long_help().to_string();
+        assert!(!all.contains("keeper") && !all.contains("puller"), "{all}");
     }
 
     #[test]

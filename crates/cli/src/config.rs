@@ -10,6 +10,7 @@ use ringfence_op::{CallLimits, CellLimits, Tier};
 use ringfence_tls::ServerTls;
 
 use crate::limits::{IMAGE_NAME_BYTES_MAX, POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
+use crate::pull::allowed::Allowed;
 use crate::served::{Offer, parse_offers};
 use crate::settings::Values;
 use crate::tenancy::Shared;
@@ -22,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) state_dir: PathBuf,
     pub(crate) image: String,
     pub(crate) images: Vec<Offer>,
+    pub(crate) pull: Allowed,
+    pub(crate) pull_text: String,
     pub(crate) tier: Choice,
     pub(crate) tier_min: Tier,
     pub(crate) python: Option<PathBuf>,
@@ -82,6 +85,8 @@ impl Config {
             state_dir: state_dir(values)?,
             image: values.parse("image", image_name)?,
             images: values.parse("images", parse_offers)?,
+            pull: values.parse("pull", Allowed::parse)?,
+            pull_text: values.text("pull").unwrap_or_default().to_owned(),
             python: values.text("python").map(PathBuf::from),
             wheelhouse: wheelhouse(values)?,
             max_sessions: size(count(values, "max-sessions", 1, SESSIONS_MAX)?),
@@ -286,6 +291,8 @@ mod tests {
             ("listen", "localhost"),
             ("image", "go\nld"),
             ("images", "a=,b"),
+            ("pull", "*"),
+            ("pull", "debian"),
             ("wheelhouse", "/nonexistent"),
             ("wheelhouse", "/"),
             ("wheelhouse", "/etc/passwd"),

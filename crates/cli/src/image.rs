@@ -1,6 +1,6 @@
 //! `ringfence image`: the store of images, looked at and kept.
 
-mod bring;
+pub(crate) mod bring;
 mod keep;
 mod show;
 

@@ -6,6 +6,26 @@ use std::time::Duration;
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Images that one server serves.
 pub(crate) const IMAGES_SERVED_MAX: usize = 64;
+/// Images that can be pulled while a server runs, beside those.
+pub(crate) const IMAGES_PULLED_MAX: usize = 16;
+/// Names of images that leases have said and that may be pulled, remembered with what came of each.
+pub(crate) const PULL_NAMES_MAX: usize = 1024;
+/// Of those, such as wait to be pulled.
+pub(crate) const PULLS_WAITING_MAX: usize = 16;
+/// How long a name that could not be pulled is left alone.
+pub(crate) const PULL_AGAIN_AFTER: Duration = Duration::from_secs(600);
+/// How long the pull of one image may take while the server runs.
+pub(crate) const PULL_WHILE_SERVING_MAX: Duration = Duration::from_secs(1200);
+/// The longest name that is pulled, bytes; the store takes no longer one.
+pub(crate) const PULL_NAME_BYTES_MAX: usize = 256;
+/// The longest line between the daemon and what pulls, bytes.
+pub(crate) const PULL_ANSWER_BYTES_MAX: u64 = 16 << 10;
+/// The longest first line, which tells what pulls its settings, bytes.
+pub(crate) const PULL_SETUP_BYTES_MAX: u64 = 1 << 20;
+/// How much is told of why an image could not be pulled, characters.
+pub(crate) const PULL_TEXT_CHARS_MAX: usize = 1000;
+/// How long what pulls may take to be ready.
+pub(crate) const PULLER_READY_MAX: Duration = Duration::from_secs(30);
 /// The longest name of an image that can be set, bytes.
 pub(crate) const IMAGE_NAME_BYTES_MAX: usize = 4096;
 /// The longest token, bytes.
@@ -20,7 +40,7 @@ pub(crate) const RATE_MAX: f64 = 1_000_000.0;
 pub(crate) const POOL_MAX: u64 = 1000;
 /// The longest time that can be set, seconds: a year.
 pub(crate) const SECONDS_MAX: u64 = 366 * 24 * 3600;
-/// How long the keeper may take to be gone once its socket is closed.
+/// How long the keeper, and what pulls images, may take to be gone once its socket is closed.
 pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked at.
 pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);

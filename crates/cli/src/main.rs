@@ -23,6 +23,7 @@ mod gate;
 mod image;
 mod limits;
 mod progress;
+mod pull;
 mod ready;
 mod serve;
 mod served;
@@ -39,6 +40,7 @@ use args::Task;
 fn main() -> ExitCode {
     match args::parse() {
         Task::Keeper { socket, config } => keeper(socket, config),
+        Task::Puller => pull::puller::run(),
         Task::Client { run, matches } => run(&matches),
         Task::Serve(arguments) => match serve::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,

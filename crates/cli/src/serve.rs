@@ -16,7 +16,7 @@ use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
 use ringfence_server::backend::{About, OverSessions};
 use ringfence_server::{Access, BearerToken, DoorLimits, Drained, Listener, Server, ServerError};
-use ringfence_session::{SessionConfig, Sessions};
+use ringfence_session::{Absent, SessionConfig, Sessions};
 use ringfence_tls::ServerTls;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,6 +26,7 @@ use crate::args::{ServeArguments, unknown_variables};
 use crate::config::{Config, ID_COUNT};
 use crate::failure::{Failure, Kind};
 use crate::limits::{KEEPER_END_MAX, KEEPER_END_POLL, RUNTIME_END_MAX};
+use crate::pull::{self, KeeperEnd, Started};
 use crate::ready::Ready;
 use crate::served::{self, Served};
 
@@ -47,9 +48,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let images = served::gather(&config, tier)?;
     let listener = bind(&config)?;
 
+    let (puller, link) = pull::start(&config, tier, &images)?.unzip();
+
     // Into the fleet, with one thread.
-    let launched =
-        ringfence_jail::launch(&keeper_config(&config, tier, &images.roots)).map_err(Failure::of(Kind::Isolation))?;
+    let launched = launch(keeper_config(&config, tier, &images.roots), link)?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
     // What looks at files of the host comes before they are out of reach; every thread inherits what holds this one.
@@ -65,18 +67,19 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
+    let pulls = puller.as_ref().map(Started::pid);
     let ended = runtime.block_on(serve(
         &config,
         tier,
         &images,
-        Host { keeper: socket, limiter, memory },
+        Host { keeper: socket, limiter, memory, puller },
         listener,
         &facts,
         arguments.until_stdin_ends(),
     ));
     // The keeper's socket goes with the runtime's tasks; the keeper takes what is left of the cells along.
     runtime.shutdown_timeout(RUNTIME_END_MAX);
-    wait_for_keeper(keeper);
+    std::iter::once(keeper).chain(pulls).for_each(wait_for);
     ended
 }
 
@@ -85,6 +88,7 @@ struct Host {
     keeper: OwnedFd,
     limiter: Limiter,
     memory: Arc<Memory>,
+    puller: Option<Started>,
 }
 
 /// Serves with sessions until the end; everything in here may use the runtime.
@@ -107,7 +111,13 @@ async fn serve(
     let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
     interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
-    let sessions = Sessions::start(interp.clone(), session_config(config, tier, images));
+    let mut session_config = session_config(config, tier, images);
+    let pulls = host.puller.map(|puller| puller.pulls(config.pull.clone()));
+    session_config.absent = pulls.as_ref().map(|(pulls, _)| Arc::clone(pulls) as Arc<dyn Absent>);
+    let sessions = Sessions::start(interp.clone(), session_config);
+    if let Some((pulls, link)) = pulls {
+        tokio::spawn(link.follow(pulls, interp.clone(), sessions.clone()));
+    }
 
     let token = config.token.as_ref().map(|token| BearerToken::new(token.reveal().as_bytes())).transpose();
     let token = token.map_err(Failure::of(Kind::Configuration))?;
@@ -212,6 +222,17 @@ fn bind(config: &Config) -> Result<TcpListener, Failure> {
     })
 }
 
+fn launch(mut config: KeeperConfig, puller: Option<KeeperEnd>) -> Result<Launched, Failure> {
+    let launched = match puller {
+        None => ringfence_jail::launch(&config),
+        Some(KeeperEnd { link, pulled }) => {
+            config.pulled = Some(pulled);
+            ringfence_jail::launch_with_puller(&config, link)
+        }
+    };
+    launched.map_err(Failure::of(Kind::Isolation))
+}
+
 fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfig {
     KeeperConfig {
         limits: config.cell.clone(),
@@ -224,6 +245,7 @@ fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfi
         state_dir: config.state_dir.clone(),
         tier,
         guard_source: ringfence_interp::GUARD_SOURCE.to_owned(),
+        pulled: None,
     }
 }
 
@@ -239,6 +261,7 @@ fn session_config(config: &Config, tier: Tier, images: &Served) -> SessionConfig
         tier,
         sharing: config.shared.sharing,
         images: images.names.clone(),
+        absent: None,
     }
 }
 
@@ -311,9 +334,9 @@ fn print(text: &str) -> Result<(), Failure> {
     written.context("cannot write to standard output").map_err(Failure::of(Kind::Serving))
 }
 
-/// Waits, bounded, until nothing of ours is left. A keeper that takes longer ends by itself.
-fn wait_for_keeper(keeper: u32) {
-    let Some(pid) = i32::try_from(keeper).ok().and_then(Pid::from_raw) else { return };
+/// Waits, bounded, until a process of ours is gone. One that takes longer ends by itself.
+fn wait_for(process: u32) {
+    let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
     let begun = Instant::now();
     while matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) && begun.elapsed() < KEEPER_END_MAX {
         std::thread::sleep(KEEPER_END_POLL);

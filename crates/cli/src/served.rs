@@ -93,6 +93,12 @@ fn describe(entry: &Entry, root: Option<&RootSpec>) -> String {
 }
 
 impl Served {
+    /// The numbers of images by their ids.
+    pub(crate) fn ids(&self) -> HashMap<String, u32> {
+        let ids = self.held.iter().map(|held| held.entry.manifest.id.clone());
+        ids.filter_map(|id| self.names.get(&id).copied().map(|number| (id, number))).collect()
+    }
+
     /// Takes one in, once, and gives its number.
     fn add(&mut self, held: Held, config: &Config, called: Option<&str>) -> Result<u32, ImageError> {
         let id = held.entry.manifest.id.clone();

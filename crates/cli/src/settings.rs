@@ -38,6 +38,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("state-dir", "FOLDER", "", "Where images are kept, and without namespaces the sessions' folders [default: /var/lib/ringfence as root, else ~/.local/state/ringfence]"),
     row("image", "IMAGE", "scientific", "What sessions find that ask for no other image: scientific, bare, node, a name or digest of the store, or a declaration's file"),
     row("images", "LIST", "*", "What else sessions can ask for: names or digests, NAME=IMAGE for a further name, * for the whole store; joined by commas"),
+    row("pull", "LIST", "", "Images that are pulled when a lease names one that is not there, which the default serves meanwhile: HOST/REPOSITORY, with :TAG or @DIGEST that one alone, HOST/PATH/* all beneath; joined by commas [default: none]"),
     row("tier", "auto|cell|confined|none", "auto", "How sessions are held: the best that this host offers, or that one"),
     row("tier-min", "cell|confined", "", "Start only with this tier or a stronger one [default: cell, or what --tier names]"),
     row("dangerously-without-isolation", BOOL, "false", "Allow `--tier none`: what sessions run can do whatever the server's user can"),

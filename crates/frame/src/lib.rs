@@ -2,11 +2,12 @@
 //!
 //! May know: nothing. Never knows: sockets, descriptors, what a message leads to.
 //!
-//! Four links, each with its own message set, all little-endian, all bounded:
+//! Five links, each with its own message set, all little-endian, all bounded:
 //!
 //! | link | socket | messages | who is hostile |
 //! | --- | --- | --- | --- |
 //! | daemon - keeper | SEQPACKET | [`keeper`]: 64 bytes each | the daemon, once its HTTP side is broken |
+//! | puller - keeper | SEQPACKET | [`puller`]: 64 bytes each, the keeper's; the puller sends roots of images | the puller, once a registry has broken it |
 //! | keeper - zygote | SEQPACKET | [`zygote`]: 64 bytes each | nobody (no user code) |
 //! | daemon - init | SEQPACKET | [`init`]: a 64-byte head, for `Spawn` followed by the command | nobody, but it lives in the cell |
 //! | daemon - worker | STREAM | [`worker`]: length-prefixed frames | the worker: user code may write anything |
@@ -18,6 +19,7 @@
 pub mod init;
 pub mod keeper;
 mod packet;
+pub mod puller;
 pub mod worker;
 pub mod zygote;
 

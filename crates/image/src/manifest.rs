@@ -88,6 +88,14 @@ pub enum Interpreter {
     None(String),
 }
 
+impl Interpreter {
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        matches!(self, Interpreter::Python { .. })
+    }
+}
+
 impl Default for Interpreter {
     fn default() -> Self {
         Interpreter::None("it holds no Python".to_owned())

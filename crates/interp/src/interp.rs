@@ -43,7 +43,6 @@ pub(crate) struct Shared {
 pub struct Interp {
     shared: Arc<Shared>,
     pool: Arc<Pool>,
-    names: Arc<[String]>,
     pool_size: usize,
 }
 
@@ -62,15 +61,20 @@ impl Interp {
         let keeper = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
         let memory = Arc::clone(&config.memory);
         let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default(), memory });
-        let pool = Pool::start(Arc::clone(&shared), images.to_vec(), config.pool_size, config.pool_max);
-        let names = images.iter().map(|root| root.image.clone()).collect();
-        Ok(Interp { shared, pool, names, pool_size: config.pool_size })
+        let pool = Pool::start(Arc::clone(&shared), images, config.pool_size, config.pool_max);
+        Ok(Interp { shared, pool, pool_size: config.pool_size })
     }
 
     /// The name of an image by its index.
     #[must_use]
-    pub fn image_name(&self, image: u32) -> Option<&str> {
-        self.names.get(image as usize).map(String::as_str)
+    pub fn image_name(&self, image: u32) -> Option<Arc<str>> {
+        self.pool.image_name(image as usize)
+    }
+
+    /// Takes in an image that the keeper was given while it runs, and tells its index: the keeper counts as this does.
+    #[must_use]
+    pub fn add_image(&self, name: &str, has_python: bool) -> u32 {
+        u32::try_from(self.pool.add_image(name, has_python)).unwrap_or(u32::MAX)
     }
 
     /// A cell of the image with an interpreter that serves: from the pool, else made now.

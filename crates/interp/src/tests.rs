@@ -226,7 +226,7 @@ async fn a_pipe_that_a_command_left_behind_is_drained() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_without_python_says_so() {
     let fake = Fake::start(0);
-    assert_eq!(fake.interp.image_name(1), Some("bare"));
+    assert_eq!(fake.interp.image_name(1).as_deref(), Some("bare"));
     let mut cell = fake.interp.lease(1).await.unwrap();
     let report = python(&mut cell, "print 1", LONG).await;
     assert!(report.return_code != 0 && report.stderr.contains("no Python"), "{report:?}");

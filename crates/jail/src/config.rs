@@ -36,6 +36,18 @@ pub struct KeeperConfig {
     pub tier: Tier,
     /// What the zygote runs beside its own program where sessions have no namespaces (Python).
     pub guard_source: String,
+    /// Images that may come later, where any may; only with namespaces.
+    pub pulled: Option<Pulled>,
+}
+
+/// Images that come while the server runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pulled {
+    /// The folder of the store, absolute and without links: whatever such an image is made of lies beneath it.
+    pub store: PathBuf,
+    /// How many may come.
+    pub most: usize,
 }
 
 /// First host id of the range, by default: above what `/etc/subuid` usually gives away.
@@ -58,6 +70,7 @@ impl KeeperConfig {
             state_dir,
             tier: Tier::Cell,
             guard_source: String::new(),
+            pulled: None,
         }
     }
 }
@@ -72,7 +85,8 @@ pub(crate) enum Stage {
 }
 
 /// What the inner process needs to know beside the configuration. Its descriptors lie in a fixed order from
-/// [`Inside::FDS_FIRST`] on: the cgroup folders in the layout's order, then the trees of each image, if any.
+/// [`Inside::FDS_FIRST`] on: the cgroup folders in the layout's order, then the trees of each image, if any; where images
+/// may come later, the tree of their store, if it was opened outside, and the puller's socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Inside {
     pub(crate) config: KeeperConfig,

@@ -1,16 +1,17 @@
 //! What holds the server's own processes, beside ids and capabilities: each gives up, before it meets anything hostile,
 //! what the rest of its life does not need. Seccomp by the lists of `seccomp::own`; Landlock for the two that have no
-//! more mounts to make (a process under Landlock may not mount).
+//! more mounts to make (a process under Landlock may not mount), and for the one that pulls images.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringfence_sys::landlock::{self, Handled, fs};
 use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::{caps, limit};
-use rustix::fs::{Dir, Mode, OFlags, open, openat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
+use rustix::io::Errno;
 
 use crate::error::JailError;
 use crate::launch::Launched;
@@ -74,6 +75,50 @@ pub fn confine(launched: &Launched) -> Result<Confined, JailError> {
     Ok(Confined { landlock })
 }
 
+/// Holds the calling process, which will read what registries send, to that: it writes beneath `store` and nowhere
+/// else, reads beneath `readable` besides, starts no program, has no capability, and listens to nobody. For all threads
+/// that it starts from here on; there is no way back.
+///
+/// # Errors
+/// Where the process has more than one thread, or the kernel refuses or has no Landlock: root that may write whatever
+/// root owns is not held by ids alone.
+pub fn confine_puller(store: &Path, readable: &[PathBuf]) -> Result<(), JailError> {
+    let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };
+    Single::claim().map_err(fail("find the puller with one thread"))?;
+    // Its memory holds credentials of registries.
+    process::dumpable(false).map_err(fail("forbid looking into the puller"))?;
+    limit::set(limit::ResourceLimit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 })
+        .map_err(fail("forbid core files"))?;
+    if caps::effective().map_err(fail("see the puller's capabilities"))? & caps::SETPCAP != 0 {
+        caps::bound(0).map_err(fail("drop the bounding set"))?;
+    }
+    caps::keep(0).map_err(fail("drop the puller's capabilities"))?;
+    process::no_new_privileges().map_err(fail("give up new privileges"))?;
+    let opened = readable_by_the_puller(store, readable).map_err(fail("open what the puller may read"))?;
+    let rules: Vec<_> = opened.iter().map(|(file, rights)| (file.as_fd(), *rights)).collect();
+    let landlock = restrict_but(&rules, landlock::NET_CONNECT).map_err(fail("put the puller under Landlock"))?;
+    if landlock.is_none() {
+        let why = io::Error::from(io::ErrorKind::Unsupported);
+        return Err(fail("pull images while serving: this kernel has no Landlock (5.19 or later)")(why));
+    }
+    load(Own::Puller).map_err(fail("load the puller's seccomp filter"))
+}
+
+fn readable_by_the_puller(store: &Path, readable: &[PathBuf]) -> io::Result<Vec<(OwnedFd, u64)>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let mut opened = vec![(open(store, flags, Mode::empty())?, OF_WORKSPACES)];
+    for path in readable {
+        let file = match open(path, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let is_folder = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Directory;
+        opened.push((file, if is_folder { fs::READ_FILE | fs::READ_DIR } else { fs::READ_FILE }));
+    }
+    Ok(opened)
+}
+
 fn roots(launched: &Launched) -> io::Result<Vec<OwnedFd>> {
     let Some(held) = &launched.roots else {
         // Without namespaces all sessions lie in one folder, which is what the daemon enters.
@@ -117,6 +162,11 @@ pub(crate) fn keeper() -> io::Result<()> {
 
 /// Landlock with these rules and nothing else, as far as the kernel has it: files, TCP, abstract sockets, signals.
 fn restrict(rules: &[(BorrowedFd<'_>, u64)]) -> io::Result<Option<u32>> {
+    restrict_but(rules, 0)
+}
+
+/// The same, with these rights over TCP ports left alone.
+fn restrict_but(rules: &[(BorrowedFd<'_>, u64)], ports: u64) -> io::Result<Option<u32>> {
     let abi = match landlock::abi() {
         Ok(abi) if abi >= ABI_MIN => abi,
         Ok(_) => return Ok(None),
@@ -124,6 +174,7 @@ fn restrict(rules: &[(BorrowedFd<'_>, u64)]) -> io::Result<Option<u32>> {
         Err(error) => return Err(error),
     };
     let handled = handled(abi);
+    let handled = Handled { net: handled.net & !ports, ..handled };
     let ruleset = landlock::ruleset(handled)?;
     for (folder, rights) in rules {
         landlock::allow(ruleset.as_fd(), *folder, rights & handled.fs)?;

@@ -43,7 +43,7 @@ pub enum JailError {
         #[source]
         source: io::Error,
     },
-    /// The daemon could not enter the fleet's user namespace.
+    /// A process of the server's own could not give up what it is not to have.
     #[error("cannot {doing}")]
     Enter {
         /// What was tried.

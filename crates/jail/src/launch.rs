@@ -54,17 +54,30 @@ pub fn launch(config: &KeeperConfig) -> Result<Launched, JailError> {
     launch_program(config, Path::new("/proc/self/exe"))
 }
 
+/// As [`launch`], with the keeper's end of the link to the process that pulls images; `config.pulled` says from where.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_with_puller(config: &KeeperConfig, puller: OwnedFd) -> Result<Launched, JailError> {
+    start_and_wait(config, Path::new("/proc/self/exe"), Some(puller))
+}
+
 /// As [`launch`], with another program that hands its `keeper` subcommand to [`crate::keeper_main`].
 ///
 /// # Errors
 /// As [`launch`].
 pub fn launch_program(config: &KeeperConfig, program: &Path) -> Result<Launched, JailError> {
+    start_and_wait(config, program, None)
+}
+
+fn start_and_wait(config: &KeeperConfig, program: &Path, puller: Option<OwnedFd>) -> Result<Launched, JailError> {
     let start = |source| JailError::Start { program: program.display().to_string(), source };
     let (ours, theirs) = packet::pair().map_err(start)?;
     let stage = write_stage(&Stage::Warden(config.clone())).map_err(start)?;
     let null: OwnedFd = File::open("/dev/null").map_err(start)?.into();
     let path = c_string(program).map_err(|error| start(error.into()))?;
-    let pid = start_keeper(&path, &null, theirs, stage).map_err(start)?;
+    let given = [Some(theirs), Some(stage), puller];
+    let pid = start_keeper(&path, &null, given.into_iter().flatten().collect()).map_err(start)?;
     let result = wait_ready(ours, pid, config.tier);
     if result.is_err() {
         // It ends by itself when the socket closes; this is for one that hangs.
@@ -74,12 +87,14 @@ pub fn launch_program(config: &KeeperConfig, program: &Path) -> Result<Launched,
     result
 }
 
-fn start_keeper(path: &CStr, null: &OwnedFd, socket: OwnedFd, stage: OwnedFd) -> io::Result<u32> {
+/// `given` are its descriptors from 3 on: the daemon's socket, the configuration, perhaps the puller's socket.
+fn start_keeper(path: &CStr, null: &OwnedFd, given: Vec<OwnedFd>) -> io::Result<u32> {
     let words = |words: &[&CStr]| Strings::new(words.iter().map(|&word| CString::from(word)).collect());
     let arguments = words(&[c"ringfence", c"keeper", c"3", c"4"]);
     let environment = words(&[]);
     let errors = io::stderr();
-    let fds: [BorrowedFd<'_>; 5] = [null.as_fd(), errors.as_fd(), errors.as_fd(), socket.as_fd(), stage.as_fd()];
+    let first = [null.as_fd(), errors.as_fd(), errors.as_fd()];
+    let fds: Vec<BorrowedFd<'_>> = first.into_iter().chain(given.iter().map(AsFd::as_fd)).collect();
     spawn(&Spawn { path, arguments: &arguments, environment: &environment, fds: &fds, directory: None })
 }
 

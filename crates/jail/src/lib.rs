@@ -5,13 +5,15 @@
 //! [`launch`] starts the keeper (the program's own hidden subcommand, whose body is [`keeper_main`]) and waits until
 //! it is ready; [`enter_fleet`] takes the daemon itself into the fleet's user namespace, and [`confine`] takes
 //! the rest from it; [`send`], [`recv`],
-//! [`send_init`] and [`recv_init`] speak the links.
+//! [`send_init`] and [`recv_init`] speak the links; so does [`add_image`] for the process that pulls images, which
+//! [`confine_puller`] holds.
 //!
 //! **Invariants.** A cell's processes hold no capability in any namespace, not even in their own user namespace, and
 //! none of the cell's other namespaces belongs to it. Between clone and the last step the child neither allocates nor
 //! locks nor formats. An id is given to a new cell only once nothing of the old one is left. When the keeper dies, by
 //! whatever cause, the kernel kills every process of every cell. No client's byte reaches the keeper: its messages
-//! are numbers of fixed size.
+//! are numbers of fixed size. (What it is told of an image that was pulled are a registry's, and it believes of them
+//! no more than `keeper::pulled` checks.)
 
 mod cgroup;
 mod config;
@@ -33,13 +35,15 @@ mod template;
 mod warden;
 mod zygote;
 
-pub use config::KeeperConfig;
-pub use confine::{Confined, confine};
+pub use config::{KeeperConfig, Pulled};
+pub use confine::{Confined, confine, confine_puller};
 pub use error::JailError;
 pub use flat::needs_mounts;
 pub use fleet::enter_fleet;
-pub use launch::{Launched, launch, launch_program};
-pub use link::{recv, recv_init, send, send_init};
+pub use launch::{Launched, launch, launch_program, launch_with_puller};
+pub use link::{add_image, recv, recv_init, send, send_init};
+/// Messages over sockets, for the links that carry no message of this room.
+pub use ringfence_sys::packet;
 /// For the body of the hidden subcommand: its arguments are numbers of inherited descriptors.
 pub use ringfence_sys::process::adopt;
 pub use step::StepName;

@@ -56,6 +56,10 @@ pub(crate) const PROCESSES_LISTED_MAX: usize = 65_536;
 pub(crate) const INOTIFY_INSTANCES_MAX: &CStr = c"1";
 /// Inotify watches of a cell, counted likewise.
 pub(crate) const INOTIFY_WATCHES_MAX: &CStr = c"512";
+/// The longest description of a pulled image's root, bytes.
+pub(crate) const PULLED_ROOT_BYTES_MAX: usize = 128 << 10;
+/// How long the keeper may take to answer it.
+pub(crate) const PULLED_ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Signals queued with a value, and timers, of a cell; counted likewise.
 pub(crate) const SIGNALS_PENDING_MAX: u64 = 512;
 /// Bytes of POSIX message queues of a cell; counted likewise.

@@ -6,7 +6,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::init::{FromInit, ToInit};
 use ringfence_frame::keeper::{FromKeeper, ToKeeper};
+use ringfence_frame::puller::ToPuller;
+use ringfence_op::RootSpec;
 use ringfence_sys::packet;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::JailError;
+use crate::limits::{PULLED_ANSWER_MAX, PULLED_ROOT_BYTES_MAX};
+use crate::step::StepName;
 
 /// Takes one message of the keeper, with its descriptors; `None` once the keeper is gone.
 ///
@@ -56,4 +63,44 @@ pub fn send_init(socket: BorrowedFd<'_>, message: ToInit<'_>, fds: &[BorrowedFd<
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     packet::send(socket, &bytes, fds)
+}
+
+/// Gives the keeper an image that was pulled, and waits for its number, by which cells of it are made.
+///
+/// # Errors
+/// [`JailError::Setup`] where the keeper refuses it: it would again. [`JailError::Link`] where it does not answer.
+pub fn add_image(socket: BorrowedFd<'_>, root: &RootSpec) -> Result<u32, JailError> {
+    let link = |error: io::Error| JailError::Link(error);
+    let refused = |step, errno| JailError::Setup {
+        step,
+        detail: root.image.clone(),
+        source: io::Error::from_raw_os_error(errno),
+    };
+    let bytes = serde_json::to_vec(root).map_err(|error| link(error.into()))?;
+    if bytes.len() > PULLED_ROOT_BYTES_MAX {
+        return Err(refused(StepName::PulledRoot, libc::EMSGSIZE));
+    }
+    packet::send(socket, &bytes, &[]).map_err(link)?;
+    let wait = Timespec { tv_sec: PULLED_ANSWER_MAX.as_secs() as i64, tv_nsec: 0 };
+    let mut buffer = [0; PACKET_BYTES];
+    loop {
+        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&wait)) {
+            Ok(0) => return Err(link(io::ErrorKind::TimedOut.into())),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(link(error.into())),
+        }
+        let length = match packet::receive(socket, &mut buffer) {
+            Ok((0, _)) => return Err(link(io::ErrorKind::UnexpectedEof.into())),
+            Ok((length, _)) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(link(error)),
+        };
+        let answer = ToPuller::decode(buffer.get(..length).unwrap_or_default());
+        return match answer.map_err(|error| link(io::Error::new(io::ErrorKind::InvalidData, error)))? {
+            ToPuller::Added { image } => Ok(image),
+            ToPuller::Refused { step, errno } => {
+                Err(refused(StepName::from_number(step).unwrap_or(StepName::PulledRoot), errno))
+            }
+        };
+    }
 }

@@ -63,6 +63,10 @@ step_names! {
     ZygoteReady = 13, "wait for an image's zygote";
     /// Signals, descriptors of the keeper.
     KeeperSelf = 14, "set the keeper up";
+    /// What a pulled image is said to be made of.
+    PulledRoot = 15, "believe what a pulled image is made of";
+    /// No room for another pulled image.
+    PulledRoom = 16, "find room for another pulled image";
     /// No such image.
     Image = 20, "find the image";
     /// The number is in use.

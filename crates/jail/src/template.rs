@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringfence_op::{RootFile, RootSpec, RootSymlink};
@@ -33,6 +33,10 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 /// Holds the roots of the images, each by its number.
 pub(crate) const ROOTS: &str = "/image";
+/// Where the keeper sees the store, if images may come later.
+pub(crate) const STORE: &str = "/store";
+const COPY: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
 /// Bytes of the small tmpfs that holds a root together.
 const ROOT_BYTES: &str = "16777216";
 
@@ -45,10 +49,39 @@ pub(crate) fn open_trees(spec: &RootSpec) -> Result<Vec<OwnedFd>, SetupFailure> 
 
 fn open_one(source: &Path, attributes: u64) -> Result<OwnedFd, SetupFailure> {
     let detail = || format!("{} for the image", source.display());
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, source, flags).at(StepName::OpenBinds, detail)?;
+    let tree = open_tree(CWD, source, COPY).at(StepName::OpenBinds, detail)?;
     restrict(tree.as_fd(), attributes, true).at(StepName::OpenBinds, detail)?;
     Ok(tree)
+}
+
+/// A read-only copy of the folder of the store.
+pub(crate) fn open_store(store: &Path) -> Result<OwnedFd, SetupFailure> {
+    open_one(store, RDONLY | NOSUID | NODEV)
+}
+
+/// Attaches it to the keeper's own root, of which cells see their image's root alone.
+pub(crate) fn show_store(tree: OwnedFd) -> Result<(), SetupFailure> {
+    let detail = || STORE.to_owned();
+    fs::create_dir(STORE).at(StepName::KeeperRoot, detail)?;
+    move_mount(&tree, "", CWD, STORE, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::KeeperRoot, detail)
+}
+
+/// A read-only copy of what is open.
+pub(crate) fn copy_of(opened: BorrowedFd<'_>, source: &Path) -> Result<OwnedFd, SetupFailure> {
+    let detail = || source.display().to_string();
+    let tree = open_tree(opened, "", COPY | OpenTreeFlags::AT_EMPTY_PATH).at(StepName::OpenBinds, detail)?;
+    restrict(tree.as_fd(), RDONLY | NOSUID | NODEV, true).at(StepName::OpenBinds, detail)?;
+    Ok(tree)
+}
+
+/// A copy of what an image shows at `target`.
+pub(crate) fn copy_from_image(root: &Path, target: &Path) -> Result<OwnedFd, SetupFailure> {
+    open_one(&root.join(relative(target)), RDONLY | NOSUID | NODEV)
+}
+
+/// Copies of an image's devices.
+pub(crate) fn devices_of(root: &Path) -> Result<Vec<OwnedFd>, SetupFailure> {
+    DEVICES.iter().map(|name| open_one(&root.join("dev").join(name), RDONLY | NOSUID | NOEXEC)).collect()
 }
 
 /// Leaves the host's mounts for a root that holds a `/proc` and the images. Tells the way on which roots are changed
@@ -95,11 +128,24 @@ fn small_tmpfs() -> rustix::io::Result<OwnedFd> {
 
 /// Puts the root of image number `index` together, and gives its path. `trees` are those of [`open_trees`].
 pub(crate) fn make_image_root(index: usize, spec: &RootSpec, trees: Vec<OwnedFd>) -> Result<PathBuf, SetupFailure> {
+    let root = make_room(index)?;
+    fill_room(&root, spec, trees)?;
+    Ok(root)
+}
+
+/// The folder of image number `index`, with nothing in it.
+pub(crate) fn make_room(index: usize) -> Result<PathBuf, SetupFailure> {
     let root = PathBuf::from(format!("{ROOTS}/{index}"));
-    let detail = || spec.image.clone();
+    let detail = || root.display().to_string();
     fs::create_dir(&root).at(StepName::ImageRoot, detail)?;
     let tmpfs = small_tmpfs().at(StepName::ImageRoot, detail)?;
     move_mount(&tmpfs, "", CWD, &root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::ImageRoot, detail)?;
+    Ok(root)
+}
+
+/// Puts a root together in it, after which it is read-only.
+pub(crate) fn fill_room(root: &Path, spec: &RootSpec, trees: Vec<OwnedFd>) -> Result<(), SetupFailure> {
+    let detail = || spec.image.clone();
     for folder in MOUNT_POINTS {
         fs::create_dir_all(root.join(folder)).at(StepName::ImageRoot, || folder.to_owned())?;
     }
@@ -112,15 +158,14 @@ pub(crate) fn make_image_root(index: usize, spec: &RootSpec, trees: Vec<OwnedFd>
         std::os::unix::fs::symlink(target, root.join(link)).at(StepName::ImageRoot, || link.to_owned())?;
     }
     for link in &spec.symlinks {
-        make_link(&root, link).at(StepName::ImageRoot, || link.link.display().to_string())?;
+        make_link(root, link).at(StepName::ImageRoot, || link.link.display().to_string())?;
     }
     for file in &spec.files {
-        make_file(&root, file).at(StepName::ImageRoot, || file.path.display().to_string())?;
+        make_file(root, file).at(StepName::ImageRoot, || file.path.display().to_string())?;
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = open(&root, flags, Mode::empty()).at(StepName::ImageRoot, detail)?;
-    restrict(opened.as_fd(), RDONLY | NOSUID | NODEV, false).at(StepName::ImageRoot, detail)?;
-    Ok(root)
+    let opened = open(root, flags, Mode::empty()).at(StepName::ImageRoot, detail)?;
+    restrict(opened.as_fd(), RDONLY | NOSUID | NODEV, false).at(StepName::ImageRoot, detail)
 }
 
 fn attach(target: &Path, tree: OwnedFd) -> io::Result<()> {

@@ -25,6 +25,9 @@ use crate::step::StepName;
 use crate::template;
 use crate::{confine, flat, keeper};
 
+/// Where the warden finds the puller's socket, if there is one: behind the daemon's and the configuration.
+const PULLER: i32 = 5;
+
 /// The body of the hidden subcommand `keeper SOCKET CONFIG`. The process must have one thread. Runs until the daemon's
 /// end of `socket` is closed, or something that it cannot go on without is gone.
 #[must_use]
@@ -143,6 +146,12 @@ fn start(
             fds.extend(opened);
         }
         trees = Some(counts);
+        if let Some(pulled) = &config.pulled {
+            fds.push(template::open_store(&pulled.store)?);
+        }
+    }
+    if config.pulled.is_some() {
+        fds.push(process::adopt(PULLER).at(StepName::ReadConfig, || "the puller's socket".to_owned())?);
     }
     let (id_base, id_count) = (config.id_base, config.id_count);
     let inside = Inside { config, single_id: !privileged, layout: layout.cloned(), trees };

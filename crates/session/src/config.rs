@@ -1,6 +1,8 @@
 //! What is set for all sessions, and what is told of one of them or of all.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ringfence_op::{CallLimits, CellLimits, SessionId, Tenant, Tier};
@@ -28,6 +30,15 @@ pub struct SessionConfig {
     pub sharing: Sharing,
     /// What a lease may call an image, and the number of the one that it gets.
     pub images: HashMap<String, u32>,
+    /// Hears of what no image is called, where something may come of it.
+    pub absent: Option<Arc<dyn Absent>>,
+}
+
+/// Whoever can bring an image that is not there.
+pub trait Absent: fmt::Debug + Send + Sync {
+    /// A lease names an image that is not there. Whether it is on its way, to be told by [`crate::Sessions::learn`]:
+    /// then nobody wonders that it is not there yet. Never waits.
+    fn is_coming(&self, name: &str) -> bool;
 }
 
 /// How many sessions the workspaces of a shared server may have.
@@ -52,6 +63,7 @@ impl Default for SessionConfig {
             tier: Tier::Cell,
             sharing: Sharing { sessions_each_max: None, reserve: None },
             images: HashMap::new(),
+            absent: None,
         }
     }
 }

@@ -28,7 +28,7 @@ mod refusal;
 mod session;
 mod sessions;
 
-pub use config::{Counts, Handle, Lease, SessionConfig, Sharing};
+pub use config::{Absent, Counts, Handle, Lease, SessionConfig, Sharing};
 pub use files::Files;
 pub use ringfence_workspace::{Archive, OpenedFile, Upload};
 pub use session::Hold;

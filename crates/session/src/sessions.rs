@@ -61,7 +61,7 @@ impl Sessions {
     /// Starts with no session; needs a tokio runtime.
     #[must_use]
     pub fn start(interp: Interp, mut config: SessionConfig) -> Self {
-        let images = Images::new(std::mem::take(&mut config.images));
+        let images = Images::new(std::mem::take(&mut config.images), config.absent.take());
         let inner = Arc::new(Inner {
             interp,
             config,
@@ -87,7 +87,7 @@ impl Sessions {
         let (image, cell) = inner.lease_cell(lease.image.as_deref()).await?;
         let terms = Terms {
             id: SessionId::random().map_err(|error| Fault::house(error.to_string()))?,
-            image: inner.interp.image_name(image).unwrap_or_default().to_owned(),
+            image: inner.interp.image_name(image).as_deref().unwrap_or_default().to_owned(),
             idle: clamp(lease.idle, inner.config.idle_default, inner.config.idle_max),
             lifetime: clamp(lease.lifetime, inner.config.lifetime_default, inner.config.lifetime_max),
             owner: lease.tenant.map(|tenant| tenant.workspace),
@@ -98,6 +98,11 @@ impl Sessions {
         let handle = inner.describe(&session);
         place.fill(session)?;
         Ok(handle)
+    }
+
+    /// Leases that say one of these names get the image of that number from now on, unless it is another's name.
+    pub fn learn(&self, names: impl IntoIterator<Item = String>, image: u32) {
+        self.inner.images.learn(names, image);
     }
 
     /// Runs one call. The call goes on when the returned future is dropped: the session is usable as soon as it ends.
@@ -282,7 +287,8 @@ impl Inner {
             Err(LeaseError::ShortOfMemory) => Err(no_memory(&self.table(), self.clock)),
             Err(error) if image == images::DEFAULT => Err(no_cell(error)),
             Err(error) => {
-                let name = self.interp.image_name(image).unwrap_or_default();
+                let name = self.interp.image_name(image);
+                let name = name.as_deref().unwrap_or_default();
                 if self.images.is_news(&format!("no cell of {name}")) {
                     tracing::warn!(image = name, %error, "no cell of this image can be had: its sessions get the default one");
                 }

@@ -48,6 +48,8 @@ pub mod fs {
 
 /// Rights over TCP ports (`LANDLOCK_ACCESS_NET_*`, ABI 4): bind, connect.
 pub const NET_ALL: u64 = 0b11;
+/// Connect to a port.
+pub const NET_CONNECT: u64 = 0b10;
 /// What stays inside the domain (`LANDLOCK_SCOPE_*`, ABI 6): connecting to abstract Unix sockets, sending signals.
 pub const SCOPE_ALL: u64 = 0b11;
 

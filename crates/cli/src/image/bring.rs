@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use ringfence_image::{Declaration, Entry, Foreign, Store};
-use ringfence_oci::{Blobs, Credentials, Found, ImportOptions, OciError, Owners, PullOptions, Reference, UnpackLimits};
+use ringfence_image::{Declaration, Entry, Foreign, Held, ImageError, Store};
+use ringfence_oci::{
+    Blobs, Credentials, Found, ImportOptions, OciError, Owners, PullOptions, Reference, UnpackLimits, Unpacked,
+};
 
 use super::{failed, show, wants_json};
 use crate::client_commands::{print, print_json, text};
@@ -68,25 +70,48 @@ fn take_in(
     teller: &mut Teller,
     matches: &ArgMatches,
 ) -> Result<ExitCode, Failure> {
-    let foreign = Foreign {
-        reference: reference.to_owned(),
-        digest: found.manifest_digest.to_string(),
-        environment: found.config.env.clone(),
-    };
+    let place = Place { store, blobs, name };
     let mut unpacking = Teller::new();
-    let fill = |root: &Path| {
-        // All belongs to us: an id of the image's is somebody else's on this machine.
-        let unpacked =
-            ringfence_oci::unpack(found, blobs, root, Owners::Drop, &UnpackLimits::default(), &mut unpacking)?;
-        if unpacked.left_out > 0 {
-            let names = unpacked.left_out_names.join(", ");
-            unpacking.say(&format!("left out {} devices and FIFOs: {names}", unpacked.left_out));
-        }
-        Ok(())
-    };
-    let held = ringfence_image::adopt(store, &foreign, name, fill, teller).map_err(failed)?;
+    let (held, unpacked) = place.take_in(found, reference, &mut unpacking, teller).map_err(failed)?;
+    if let Some(unpacked) = unpacked.filter(|unpacked| unpacked.left_out > 0) {
+        let names = unpacked.left_out_names.join(", ");
+        unpacking.say(&format!("left out {} devices and FIFOs: {names}", unpacked.left_out));
+    }
     tell(&held.entry, matches);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where an image of elsewhere comes to, and what it is called there.
+pub(crate) struct Place<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) blobs: &'a Blobs,
+    pub(crate) name: &'a str,
+}
+
+impl Place<'_> {
+    /// Puts it into the store, unpacked if it was not there before.
+    pub(crate) fn take_in(
+        &self,
+        found: &Found,
+        reference: &str,
+        unpacking: &mut dyn ringfence_oci::Progress,
+        progress: &mut dyn ringfence_image::Progress,
+    ) -> Result<(Held, Option<Unpacked>), ImageError> {
+        let foreign = Foreign {
+            reference: reference.to_owned(),
+            digest: found.manifest_digest.to_string(),
+            environment: found.config.env.clone(),
+        };
+        let mut unpacked = None;
+        let fill = |root: &Path| {
+            // All belongs to us: an id of the image's is somebody else's on this machine.
+            let limits = UnpackLimits::default();
+            unpacked = Some(ringfence_oci::unpack(found, self.blobs, root, Owners::Drop, &limits, unpacking)?);
+            Ok(())
+        };
+        let held = ringfence_image::adopt(self.store, &foreign, self.name, fill, progress)?;
+        Ok((held, unpacked))
+    }
 }
 
 /// Layers as they came, each once for all images that have it.

@@ -8,7 +8,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod fixtures;
 mod packages;
+mod pulls;
+/// The double that pulls are tested with.
+#[path = "../../../oci/tests/registry/mod.rs"]
+mod registry;
 mod roots;
 mod store;
 

@@ -44,7 +44,7 @@ fn run(program: &mut Command, input: &[u8]) -> Vec<u8> {
 }
 
 /// The files of Debian's own packages as an archive: what debootstrap would make of them, without the network.
-fn debian_root(archive: &Path) {
+pub(crate) fn debian_root(archive: &Path) {
     let script = "import sys; print('%d.%d' % sys.version_info[:2])";
     let version = run(Command::new("/usr/bin/python3").args(["-c", script]), b"");
     let version = String::from_utf8(version).unwrap();

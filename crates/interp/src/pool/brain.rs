@@ -119,15 +119,16 @@ struct Line {
 impl Brain {
     /// A pool with this many ready cells wanted of each image.
     pub(crate) fn new(targets: &[Target]) -> Self {
-        let line = |(image, target): (usize, &Target)| Line {
-            least: target.least,
-            most: target.most,
-            awake: image == 0,
-            rests: image > 0,
-            ..Line::default()
-        };
-        let lines = targets.iter().enumerate().map(line).collect();
-        Brain { lines, failures: 0, asleep: false, short: false, closed: false }
+        let mut brain = Brain { lines: Vec::new(), failures: 0, asleep: false, short: false, closed: false };
+        targets.iter().for_each(|target| brain.add(*target));
+        brain
+    }
+
+    /// A further image, asleep unless it is the first.
+    pub(crate) fn add(&mut self, target: Target) {
+        let first = self.lines.is_empty();
+        let (least, most) = (target.least, target.most);
+        self.lines.push(Line { least, most, awake: first, rests: !first, ..Line::default() });
     }
 
     /// Takes a message.

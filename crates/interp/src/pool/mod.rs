@@ -23,7 +23,6 @@ use brain::{Brain, CellId, Effect, Message, Target, Ticket};
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    images: Vec<RootSpec>,
     state: Mutex<State>,
     ready: watch::Sender<Readiness>,
 }
@@ -40,29 +39,42 @@ pub(crate) struct Readiness {
 #[derive(Debug)]
 struct State {
     brain: Brain,
+    images: Vec<Known>,
+    /// Cells of an image that is not the first which are kept ready.
+    others_ready: usize,
     cells: HashMap<CellId, Cell>,
     waiting: HashMap<Ticket, oneshot::Sender<Result<Cell, LeaseError>>>,
     last_id: u64,
     last_error: Option<LeaseError>,
 }
 
+/// What is known of an image here.
+#[derive(Debug)]
+struct Known {
+    name: Arc<str>,
+    has_python: bool,
+}
+
 impl Pool {
-    /// A pool that keeps `size` cells of the first image ready, up to `most` where demand is high, and one (unless `size` is 0) of each other image that
-    /// is in use. It begins to fill at once.
-    pub(crate) fn start(shared: Arc<Shared>, images: Vec<RootSpec>, size: usize, most: usize) -> Arc<Self> {
-        let target = |index| match (index, size.min(OTHERS_READY_MAX)) {
-            (0, _) => Target { least: size, most: most.max(size) },
-            (_, least) => Target { least, most: least },
+    /// A pool that keeps `size` cells of the first image ready, up to `most` where demand is high, and one (unless
+    /// `size` is 0) of each other image that is in use. It begins to fill at once.
+    pub(crate) fn start(shared: Arc<Shared>, images: &[RootSpec], size: usize, most: usize) -> Arc<Self> {
+        let others_ready = size.min(OTHERS_READY_MAX);
+        let target = |index| match index {
+            0 => Target { least: size, most: most.max(size) },
+            _ => Target { least: others_ready, most: others_ready },
         };
         let targets: Vec<Target> = (0..images.len()).map(target).collect();
         let state = State {
             brain: Brain::new(&targets),
+            images: images.iter().map(|root| Known::new(&root.image, root.python.is_some())).collect(),
+            others_ready,
             cells: HashMap::new(),
             waiting: HashMap::new(),
             last_id: 0,
             last_error: None,
         };
-        let pool = Arc::new(Pool { shared, images, state: Mutex::new(state), ready: watch::Sender::default() });
+        let pool = Arc::new(Pool { shared, state: Mutex::new(state), ready: watch::Sender::default() });
         pool.tell(Message::Start);
         pool
     }
@@ -77,6 +89,19 @@ impl Pool {
             cancel.ticket = None;
         }
         answer.map_err(|_| LeaseError::TimedOut)?.map_err(|_| LeaseError::Closed)?
+    }
+
+    /// A further image, of which nothing is kept ready before it is leased. Its index.
+    pub(crate) fn add_image(&self, name: &str, has_python: bool) -> usize {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        state.brain.add(Target { least: state.others_ready, most: state.others_ready });
+        state.images.push(Known::new(name, has_python));
+        state.images.len() - 1
+    }
+
+    pub(crate) fn image_name(&self, image: usize) -> Option<Arc<str>> {
+        lock(&self.state).images.get(image).map(|known| Arc::clone(&known.name))
     }
 
     /// How the pool stands, and when that changes.
@@ -202,7 +227,7 @@ impl Pool {
         // From here on the cell exists: whatever fails, it is destroyed.
         let guard = Unmade { pool: self, id, armed: true };
         let background = Background::new();
-        let has_python = self.images.get(image).is_some_and(|root| root.python.is_some());
+        let has_python = lock(&self.state).images.get(image).is_some_and(|known| known.has_python);
         let worker = if has_python {
             Some(Worker::start(keeper, id, made.events.clone(), Arc::clone(&background)).await?)
         } else {
@@ -211,6 +236,12 @@ impl Pool {
         let cell = Cell::new(Arc::clone(&self.shared), id, made, background, worker)?;
         guard.disarm();
         Ok(cell)
+    }
+}
+
+impl Known {
+    fn new(name: &str, has_python: bool) -> Known {
+        Known { name: Arc::from(name), has_python }
     }
 }
 

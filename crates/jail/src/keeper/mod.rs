@@ -16,6 +16,9 @@
 //! from read-only copies. A cell's mount namespace is a copy of these few, in which it mounts its own folders,
 //! makes `/image/N` its root, and lets go of the rest.
 //!
+//! **Images that come later** (`pulled`) are put together in roots that are there, empty, from the start; what they are
+//! made of is copied from the store, which the keeper sees at `/store` for it.
+//!
 //! **A cell.** `clone3` with new pid, mount, net, ipc and uts namespaces, all of which belong to the fleet's user
 //! namespace. The child carries out a plan that was made beforehand (`plan`, `steps`): cgroups, host name, loopback,
 //! mounts, root; then it takes the cell's id, which costs it the fleet's capabilities; then it makes a user namespace
@@ -39,6 +42,7 @@
 pub(crate) mod cells;
 mod ids;
 pub(crate) mod outbox;
+mod pulled;
 mod zygote;
 
 use std::collections::HashMap;
@@ -69,6 +73,7 @@ use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
 use ids::Ids;
 use outbox::{Heard, Outbox};
+use pulled::Pulls;
 use zygote::{Starter, Zygote};
 
 /// The daemon's id inside a fleet that has a range.
@@ -90,6 +95,8 @@ struct Keeper {
     children: OwnedFd,
     null: OwnedFd,
     images: Vec<Image>,
+    /// Where images may come later.
+    pulls: Option<Pulls>,
     groups: Option<Groups>,
     limits: CellLimits,
     single_id: bool,
@@ -157,6 +164,14 @@ impl Keeper {
                 }
             }
         }
+        let (mut store, mut puller) = (None, None);
+        if let Some(pulled) = &config.pulled {
+            store = match &inside.trees {
+                Some(_) => take(1)?.pop(),
+                None => Some(template::open_store(&pulled.store)?),
+            };
+            puller = take(1)?.pop();
+        }
         let null = File::open("/dev/null").at(StepName::KeeperSelf, || "/dev/null".to_owned())?.into();
         let filter_bytes = seccomp::compile(seccomp::Surroundings::Own)
             .map_err(io::Error::other)
@@ -170,6 +185,12 @@ impl Keeper {
             let program = cells::program(&spec).at(StepName::ImageRoot, || spec.image.clone())?;
             images.push(Image { spec, root, program, zygote: None });
         }
+        let pulls = match (config.pulled, store, puller) {
+            (Some(pulled), Some(tree), Some(link)) => {
+                Some(Pulls::prepare(link, tree, pulled.store, images.len(), pulled.most)?)
+            }
+            _ => None,
+        };
         let starter =
             Starter::new(config.zygote_source, config.worker_source, &filter_bytes, &config.limits, groups.is_some());
         let mut keeper = Keeper {
@@ -179,6 +200,7 @@ impl Keeper {
             children: signal::child_watch().at(StepName::KeeperSelf, nothing)?,
             null,
             images,
+            pulls,
             groups,
             limits: config.limits,
             single_id: inside.single_id,
@@ -233,6 +255,9 @@ impl Keeper {
         for index in events.zygotes {
             self.hear_zygote(index)?;
         }
+        if events.puller {
+            self.hear_puller();
+        }
         if events.daemon && !self.take_requests() {
             return Ok(false);
         }
@@ -247,6 +272,10 @@ impl Keeper {
         let daemon = self.outbox.socket().map(|socket| {
             let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::new(socket, PollFlags::IN | writing));
+            fds.len() - 1
+        });
+        let puller = self.pulls.as_ref().map(|pulls| {
+            fds.push(PollFd::new(pulls.link(), PollFlags::IN));
             fds.len() - 1
         });
         let mut zygotes = Vec::new();
@@ -267,6 +296,7 @@ impl Keeper {
             life: ready(0),
             children: ready(1),
             daemon: daemon.is_some_and(ready),
+            puller: puller.is_some_and(ready),
             zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, index)| index).collect(),
         })
     }
@@ -344,6 +374,7 @@ struct Events {
     life: bool,
     children: bool,
     daemon: bool,
+    puller: bool,
     zygotes: Vec<usize>,
 }
 

@@ -60,7 +60,7 @@ struct Fork {
 }
 
 impl Zygote {
-    fn resting() -> Zygote {
+    pub(super) fn resting() -> Zygote {
         Zygote {
             process: None,
             queue: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! The system calls of the server's own processes. What they need is short for two of them: the daemon, which reads
 //! what strangers send, and the warden, which waits. The keeper and what it starts build cells, and need what that
-//! takes; theirs refuses what no part of a fleet ever asks of the kernel.
+//! takes; theirs refuses what no part of a fleet ever asks of the kernel. What pulls images has the list of a cell: the
+//! files that it reaches, and that it starts nothing, are Landlock's matter.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ pub(crate) enum Own {
     Warden,
     /// With zygotes, inits and, on top of it, cells.
     Keeper,
+    /// What pulls images: an ordinary program of the network's.
+    Puller,
 }
 
 /// The filter as the bytes of its `sock_filter` array.
@@ -35,9 +38,13 @@ pub(super) fn answers(own: Own) -> BTreeMap<u32, Answer> {
         Own::Daemon => conditions_of_the_daemon(),
         Own::Warden => Vec::new(),
         Own::Keeper => conditions_of_the_keeper(),
+        Own::Puller => conditions(),
     };
     answers.extend(lists(own).iter().copied().flatten().map(|call| (number(call), Answer::Allow)));
     answers.extend(conditions.into_iter().map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
+    if own == Own::Puller {
+        answers.extend(NEVER_OF_THE_PULLER.iter().map(|call| (number(call), Answer::Errno(EPERM))));
+    }
     answers
 }
 
@@ -47,6 +54,7 @@ pub(super) fn lists(own: Own) -> &'static [&'static [i64]] {
         Own::Daemon => &[EVERY_PROCESS, SERVING],
         Own::Warden => &[EVERY_PROCESS, WAITING],
         Own::Keeper => &[ALLOWED, BUILDING],
+        Own::Puller => &[ALLOWED],
     }
 }
 
@@ -224,6 +232,19 @@ const NEVER_OF_THE_DAEMON: &[i64] = &[
     SYS_personality,
     SYS_shmget,
     SYS_io_setup,
+];
+
+/// What the puller does not do of all that a cell may: start a program, signal others, listen, make devices.
+const NEVER_OF_THE_PULLER: &[i64] = &[
+    SYS_execve,
+    SYS_execveat,
+    SYS_kill,
+    SYS_tkill,
+    SYS_pidfd_send_signal,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SYS_listen,
+    SYS_mknodat,
 ];
 
 fn conditions_of_the_daemon() -> Vec<(i64, Vec<Vec<Check>>)> {

@@ -16,7 +16,7 @@ fn eperm(own: Own, call: i64, arguments: &[u64]) -> bool {
 #[test]
 fn no_process_of_ours_asks_for_what_is_dangerous() {
     use libc::*;
-    for own in [Own::Daemon, Own::Warden, Own::Keeper] {
+    for own in [Own::Daemon, Own::Warden, Own::Keeper, Own::Puller] {
         for call in [SYS_ptrace, SYS_bpf, SYS_init_module, SYS_finit_module, SYS_kexec_load, SYS_keyctl, SYS_reboot] {
             assert!(eperm(own, call, &[]), "{own:?} {call}");
         }
@@ -40,6 +40,20 @@ fn who_faces_the_network_starts_nothing_and_reaches_nobody() {
             assert!(eperm(own, call, &[]), "{own:?} {call}");
         }
     }
+}
+
+#[test]
+fn what_pulls_images_connects_and_starts_nothing() {
+    use libc::*;
+    for call in [SYS_execve, SYS_execveat, SYS_listen, SYS_kill, SYS_tkill, SYS_pidfd_send_signal, SYS_mknodat] {
+        assert!(eperm(Own::Puller, call, &[]), "{call}");
+    }
+    for call in [SYS_mount, SYS_unshare, SYS_setns, SYS_pivot_root, SYS_chroot, SYS_seccomp, SYS_open_tree] {
+        assert_ne!(answer(Own::Puller, call, &[]), ALLOW, "{call}");
+    }
+    assert_eq!(answer(Own::Puller, SYS_socket, &[AF_INET as u64, SOCK_STREAM as u64]), ALLOW);
+    assert_eq!(answer(Own::Puller, SYS_connect, &[]), ALLOW);
+    assert!(eperm(Own::Puller, SYS_socket, &[AF_PACKET as u64]));
 }
 
 #[test]
@@ -107,7 +121,7 @@ fn the_keepers_filter_takes_nothing_from_cells() {
 
 #[test]
 fn each_list_names_a_call_once() {
-    for own in [Own::Daemon, Own::Warden, Own::Keeper] {
+    for own in [Own::Daemon, Own::Warden, Own::Keeper, Own::Puller] {
         let allowed = super::own::lists(own).iter().copied().flatten().count();
         let distinct: std::collections::BTreeSet<&i64> = super::own::lists(own).iter().copied().flatten().collect();
         assert_eq!(allowed, distinct.len(), "{own:?}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringfence_frame::init::{FromInit, ToInit};
 use ringfence_frame::keeper::{FromKeeper, Meters, ToKeeper};
-use ringfence_jail::{KeeperConfig, Launched, StepName, launch, recv, recv_init, send, send_init};
+use ringfence_jail::{KeeperConfig, Launched, StepName, launch, launch_with_puller, recv, recv_init, send, send_init};
 use ringfence_op::{Bind, RootFile, RootSpec, RootSymlink};
 use ringfence_sys::process::wait_for;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -79,6 +79,12 @@ impl Keeper {
     pub(crate) fn start(config: &KeeperConfig) -> Keeper {
         let launched =
             launch(config).unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        Keeper { launched, heard: VecDeque::new(), next: 1 }
+    }
+
+    pub(crate) fn start_with_puller(config: &KeeperConfig, puller: OwnedFd) -> Keeper {
+        let launched = launch_with_puller(config, puller)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
         Keeper { launched, heard: VecDeque::new(), next: 1 }
     }
 

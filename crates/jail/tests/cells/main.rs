@@ -17,6 +17,7 @@ mod driver;
 mod kill;
 mod lifecycle;
 mod probe;
+mod pulled;
 mod workers;
 
 use std::os::unix::process::CommandExt;
@@ -28,7 +29,7 @@ use ringfence_sys::process::adopt;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS].concat()
+    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS, pulled::TESTS].concat()
 }
 
 /// The ordinary user: `nobody`, who owns nothing.
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         Some("keeper") => ringfence_jail::keeper_main(adopt(3).unwrap(), adopt(4).unwrap()),
         Some("enter-fleet") => lifecycle::inside_the_fleet(),
         Some("confine") => confined::inside(),
+        Some("confine-puller") => pulled::held(),
+        Some("confine-and-pull") => pulled::confined_daemon(),
         Some("hold-cells") => lifecycle::hold_cells(),
         Some("measure") => lifecycle::measure(),
         Some("--list") => {
