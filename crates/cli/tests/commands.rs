@@ -331,3 +331,32 @@ async fn sessions_are_listed_and_interrupted() {
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
+
+#[tokio::test]
+async fn a_call_that_no_backend_interrupts_is_left() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    // It says when a call came, never answers it, and knows nothing of interrupts.
+    let (came, mut comes) = tokio::sync::mpsc::unbounded_channel();
+    let server = RawServer::start(move |mut stream| {
+        let came = came.clone();
+        async move {
+            let mut request = [0; 4000];
+            let length = stream.read(&mut request).await?;
+            if request[..length].starts_with(b"POST /sessions/s/exec ") {
+                let _ = came.send(());
+                return std::future::pending().await;
+            }
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await
+        }
+    })
+    .await
+    .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command.args(["exec", "s", "pass"]).env("RINGFENCE_URL", server.url()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    comes.recv().await.unwrap();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot be interrupted"), "{output:?}");
+}

@@ -169,3 +169,43 @@ fn on_a_terminal_calls_are_interrupted_and_entries_remembered() {
     let history = std::fs::read_to_string(history).unwrap();
     assert!(history.contains("6 * 7"), "{history}");
 }
+
+#[test]
+fn signals_interrupt_a_call_and_release_what_a_shell_has_leased() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerOptions::new(PROGRAM).start();
+    let url = format!("http://{}", server.address());
+    let mut door = ringfence_testkit::Client::new(server.address(), None);
+    let work = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg(program).args(arguments);
+        clean(&mut command, folder.path(), &url);
+        command.spawn().unwrap()
+    };
+    let signal = |child: &Child, name: &str| {
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    };
+    let id =
+        door.call("POST", "/sessions", Some(&serde_json::json!({}))).json()["session_id"].as_str().unwrap().to_owned();
+    let exec = work("exec", &[&id, "x = 5; open('ready', 'w').close(); import time; time.sleep(600)"]);
+    while door.call("GET", &format!("/sessions/{id}/files/list"), None).json()["files"].as_array().unwrap().is_empty() {
+    }
+    signal(&exec, "-INT");
+    let output = exec.wait_with_output().unwrap();
+    assert!(text(&output.stderr).contains("interrupted by the caller"), "{output:?}");
+    assert!(!matches!(output.status.code(), None | Some(0 | 125)), "{output:?}");
+
+    // While it waits for a line, and during a call.
+    for (entry, name, status) in [("", "-TERM", 143), ("import time; time.sleep(600)\n", "-HUP", 129)] {
+        let mut shell = work("shell", &[]);
+        // Held open: the end of the input is an end as well.
+        let mut input = shell.stdin.take().unwrap();
+        input.write_all(format!("print('begun')\n{entry}").as_bytes()).unwrap();
+        let mut begun = [0; 6];
+        shell.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+        assert_eq!(door.call("GET", "/health", None).json()["session_count"], 2);
+        signal(&shell, name);
+        assert_eq!(shell.wait().unwrap().code(), Some(status), "{name}");
+        assert_eq!(door.call("GET", "/health", None).json()["session_count"], 1, "{name}");
+    }
+}

@@ -3,18 +3,21 @@
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
+use tokio::signal::unix::SignalKind;
 
-use super::outcome::{NOT_RUN, as_json, exit, show};
+use super::interruptible::{Uninterrupted, interruptible};
+use super::outcome::{NOT_RUN, as_json, by_signal, exit, show};
 use super::source::{call, call_args, read};
 use super::{Connection, block_on, complain, connection_args, print_json};
 
 const AFTER: &str = "\
-Variables and files of earlier calls of the session are there. `ringfence session create` leases one.
+Variables and files of earlier calls of the session are there. `ringfence session create` leases one. Ctrl-C interrupts \
+the call, and its answer is still shown.
 
 Example: ringfence exec \"$SESSION\" 'x = 41; print(x + 1)'
 
-Exit status: the program's own; 125 where it could not be run at all (no such session, no backend), 2 for wrong \
-arguments.";
+Exit status: the program's own; 125 where it could not be run at all (no such session, no backend), 130 where ctrl-C \
+left it running, since the backend cannot interrupt, 2 for wrong arguments.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -45,7 +48,10 @@ async fn execute(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         _ => read("-")?,
     };
     let session = Connection::of(matches)?.client()?.attach(super::text(matches, "session"));
-    let done = session.run(&call(matches, text, matches.get_flag("bash"))).await?;
+    let call = call(matches, text, matches.get_flag("bash"));
+    let Some(done) = interruptible(&session, &call, Uninterrupted::Leave).await? else {
+        return Ok(by_signal(SignalKind::interrupt().as_raw_value()));
+    };
     if matches.get_flag("json") {
         print_json(&as_json(session.id(), &done));
     } else {

@@ -8,6 +8,7 @@ mod connection;
 mod exec;
 mod fetch;
 mod files;
+pub(crate) mod interruptible;
 mod man;
 mod mcp;
 pub(crate) mod outcome;

@@ -43,6 +43,11 @@ pub(crate) fn show(done: &ExecResult) {
     };
 }
 
+/// The status after a signal, as shells have it.
+pub(crate) fn by_signal(number: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + number).unwrap_or(1))
+}
+
 /// The program's exit status as ours; what no process can end with is 1, and lost output is as a program that did not run.
 pub(crate) fn exit(done: &ExecResult) -> ExitCode {
     if super::output_is_lost() {

@@ -9,7 +9,7 @@ use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fetch::{fetch, place};
-use super::outcome::{NOT_RUN, as_json, exit, show};
+use super::outcome::{NOT_RUN, as_json, by_signal, exit, show};
 use super::source::{call, call_args, read};
 use super::{Connection, block_on, complain, connection_args, print_json};
 
@@ -21,11 +21,6 @@ Example: ringfence run plot.py --input sales.csv --output-dir out
 
 Exit status: the program's own (124 after its time, 137 without memory, where the backend says so); 125 where it could \
 not be run at all or what it wrote could not be fetched, 130 after ctrl-C, 143 after SIGTERM, 2 for wrong arguments.";
-
-/// The status after ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
-/// The status after SIGTERM, as shells have it.
-const TERMINATED: u8 = 143;
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -72,8 +67,8 @@ async fn session(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let call = call(matches, text, is_bash);
     let worked = tokio::select! {
         worked = work(matches, &lease, &call) => worked.map(|done| exit(&done)),
-        _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
-        _ = terminated.recv() => Ok(ExitCode::from(TERMINATED)),
+        _ = tokio::signal::ctrl_c() => Ok(by_signal(SignalKind::interrupt().as_raw_value())),
+        _ = terminated.recv() => Ok(by_signal(SignalKind::terminate().as_raw_value())),
     };
     let released = lease.release().await;
     let code = worked?;

@@ -8,9 +8,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_client::LeaseOptions;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::outcome::by_signal;
 use super::{Connection, complain, connection_args};
 use crate::limits::RUNTIME_END_MAX;
-use crate::shell::{self, Ended, Input, Options};
+use crate::shell::{self, Ended, Ends, Input, Options};
 
 const AFTER: &str = "\
 Each entry is a call of one session: variables and files stay. The value of a last expression is printed; a line that \
@@ -21,10 +22,9 @@ and releases the session. On a pipe there is no prompt, and the entries are its 
 
 Example: ringfence shell --image scientific
 
-Exit status: 0 ended, 1 the session could not be leased or is gone, 2 wrong arguments, 130 after ctrl-C on a pipe.";
-
-/// The status after ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
+Exit status: 0 ended, 1 the session could not be leased or is gone, 2 wrong arguments; after a signal 128 and its number: \
+130 after ctrl-C on a pipe, 129 where the terminal is gone during a call, 143 after SIGTERM, which a shell that waits at \
+its prompt does not hear.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -51,7 +51,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     match typed_into(matches) {
         Ok(Ended::Done) => ExitCode::SUCCESS,
-        Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Ended::BySignal(number)) => by_signal(number),
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -67,17 +67,18 @@ fn typed_into(matches: &ArgMatches) -> anyhow::Result<Ended> {
     };
     let client = Connection::of(matches)?.client()?;
     // From here on ctrl-C is the shell's, and is not its end.
-    let _handled = runtime.block_on(async { signal(SignalKind::interrupt()) }).context("cannot listen to signals")?;
+    let listen = async { signal(SignalKind::interrupt()).and_then(|handled| Ok((handled, Ends::listen()?))) };
+    let (_handled, mut ends) = runtime.block_on(listen).context("cannot listen to signals")?;
     let mut input = Input::open(!matches.get_flag("no-history"))?;
     let outcome = match matches.get_one::<String>("session") {
-        Some(id) => shell::run(&runtime, &client.attach(id), &mut input, &options),
+        Some(id) => shell::run(&runtime, &client.attach(id), &mut input, &mut ends, &options),
         None => {
             let mut hints = LeaseOptions::default();
             if let Some(image) = matches.get_one::<String>("image") {
                 hints = hints.image(image);
             }
             let lease = runtime.block_on(client.lease(&hints))?;
-            let outcome = shell::run(&runtime, lease.session(), &mut input, &options);
+            let outcome = shell::run(&runtime, lease.session(), &mut input, &mut ends, &options);
             if let Err(error) = runtime.block_on(lease.release()) {
                 // The backend reclaims it by itself.
                 complain(&anyhow::Error::new(error).context("the session was not released"));

@@ -8,8 +8,10 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
+use super::Ends;
 use crate::limits::{HISTORY_LINES_MAX, PROGRAM_BYTES_MAX};
 
 /// One line, or what came instead.
@@ -21,8 +23,8 @@ pub(crate) enum Line {
     Dropped,
     /// The end of the input.
     End,
-    /// Ctrl-C on a pipe: whoever sends it wants the shell to end.
-    Interrupted,
+    /// A signal of this number on a pipe: ctrl-C there is of one who wants the shell to end.
+    Signal(i32),
 }
 
 /// The source of lines.
@@ -61,7 +63,7 @@ impl Input {
     ///
     /// # Errors
     /// When the input cannot be read.
-    pub(crate) fn line(&mut self, prompt: &str, runtime: &Runtime) -> anyhow::Result<Line> {
+    pub(crate) fn line(&mut self, prompt: &str, runtime: &Runtime, ends: &mut Ends) -> anyhow::Result<Line> {
         match self {
             Input::Terminal { editor, .. } => match editor.readline(prompt) {
                 Ok(line) => Ok(Line::Text(line)),
@@ -76,7 +78,8 @@ impl Input {
                         Some(line) => Ok(Line::Text(line.context("standard input")?)),
                         None => Ok(Line::End),
                     },
-                    _ = tokio::signal::ctrl_c() => Ok(Line::Interrupted),
+                    _ = tokio::signal::ctrl_c() => Ok(Line::Signal(SignalKind::interrupt().as_raw_value())),
+                    number = ends.next() => Ok(Line::Signal(number)),
                 }
             }),
         }

@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::client_commands::interruptible::{Uninterrupted, interruptible};
 use crate::client_commands::{complain, outcome, print_json};
 use crate::limits::PROGRAM_BYTES_MAX;
 use input::Line;
@@ -30,19 +31,49 @@ pub(crate) struct Options {
 pub(crate) enum Ended {
     /// The input is over, or the end was asked for.
     Done,
-    /// Ctrl-C on a pipe.
-    Interrupted,
+    /// By a signal of this number: ctrl-C on a pipe, SIGTERM, or the terminal is gone.
+    BySignal(i32),
+}
+
+/// The signals that end the shell. They are heard from the making of this on: what is leased afterwards is released.
+pub(crate) struct Ends {
+    hangup: Signal,
+    terminate: Signal,
+}
+
+impl Ends {
+    /// Within a runtime.
+    ///
+    /// # Errors
+    /// When signals cannot be listened to.
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        Ok(Ends { hangup: signal(SignalKind::hangup())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The number of the next one.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.hangup.recv() => SignalKind::hangup().as_raw_value(),
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+        }
+    }
 }
 
 /// Runs entries until the input is over.
 ///
 /// # Errors
 /// When the input cannot be read, the session is gone, or the backend cannot be reached.
-pub(crate) fn run(runtime: &Runtime, session: &Session, input: &mut Input, options: &Options) -> anyhow::Result<Ended> {
+pub(crate) fn run(
+    runtime: &Runtime,
+    session: &Session,
+    input: &mut Input,
+    ends: &mut Ends,
+    options: &Options,
+) -> anyhow::Result<Ended> {
     let (first, more) = if input.is_terminal() { (">>> ", "... ") } else { ("", "") };
     let mut entry = String::new();
     loop {
-        let line = input.line(if entry.is_empty() { first } else { more }, runtime)?;
+        let line = input.line(if entry.is_empty() { first } else { more }, runtime, ends)?;
         match line {
             Line::Text(line) => {
                 entry.push_str(&line);
@@ -52,13 +83,10 @@ pub(crate) fn run(runtime: &Runtime, session: &Session, input: &mut Input, optio
                 entry.clear();
                 continue;
             }
-            Line::Interrupted => return Ok(Ended::Interrupted),
+            Line::Signal(number) => return Ok(Ended::BySignal(number)),
             // What is left unfinished is Python's to complain about.
             Line::End if entry.trim().is_empty() => return Ok(Ended::Done),
-            Line::End => {
-                call(runtime, session, &entry, options)?;
-                return Ok(Ended::Done);
-            }
+            Line::End => return Ok(call(runtime, session, &entry, ends, options)?.unwrap_or(Ended::Done)),
         }
         if entry.trim().is_empty() {
             entry.clear();
@@ -72,54 +100,43 @@ pub(crate) fn run(runtime: &Runtime, session: &Session, input: &mut Input, optio
             return Ok(Ended::Done);
         }
         input.remember(&entry);
-        call(runtime, session, &entry, options)?;
+        if let Some(ended) = call(runtime, session, &entry, ends, options)? {
+            return Ok(ended);
+        }
     }
 }
 
-/// Runs one entry and shows what it came to.
-fn call(runtime: &Runtime, session: &Session, entry: &str, options: &Options) -> anyhow::Result<()> {
+/// Runs one entry and shows what it came to; how the shell ends, where it ends by that.
+fn call(
+    runtime: &Runtime,
+    session: &Session,
+    entry: &str,
+    ends: &mut Ends,
+    options: &Options,
+) -> anyhow::Result<Option<Ended>> {
     let call = match entry.strip_prefix('!') {
-        Some(command) if command.trim().is_empty() => return Ok(()),
+        Some(command) if command.trim().is_empty() => return Ok(None),
         Some(command) => ToolCall::bash(command.trim()),
         None => ToolCall::other("code_execution", json!({"code": entry, "echo_last_expression": true})),
     };
     let call = call.timeout(options.timeout);
-    match runtime.block_on(interruptible(session, &call)) {
-        Ok(done) => show(session, &done, options),
-        // What a backend finds wrong with one entry does not end the shell.
-        Err(error @ (ClientError::Refused { .. } | ClientError::Unavailable { .. })) => complain(&error.into()),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
-}
-
-/// Ctrl-C interrupts the call, as often as it is pressed; its answer is still waited for.
-async fn interruptible(session: &Session, call: &ToolCall) -> Result<ExecResult, ClientError> {
-    let run = session.run(call);
-    tokio::pin!(run);
-    let mut presses = signal(SignalKind::interrupt()).ok();
-    loop {
+    let outcome = runtime.block_on(async {
         tokio::select! {
             biased;
-            done = &mut run => return done,
-            () = pressed(&mut presses) => {
-                if let Err(error) = session.interrupt().await {
-                    let error = anyhow::Error::new(error);
-                    complain(&error.context("the call cannot be interrupted; it ends by its own time"));
-                }
-            }
+            done = interruptible(session, &call, Uninterrupted::Wait) => Ok(done),
+            number = ends.next() => Err(Ended::BySignal(number)),
         }
+    });
+    match outcome {
+        Err(ended) => return Ok(Some(ended)),
+        Ok(done) => match done {
+            Ok(done) => done.iter().for_each(|done| show(session, done, options)),
+            // What a backend finds wrong with one entry does not end the shell.
+            Err(error @ (ClientError::Refused { .. } | ClientError::Unavailable { .. })) => complain(&error.into()),
+            Err(error) => return Err(error.into()),
+        },
     }
-}
-
-/// The next ctrl-C; never one where signals cannot be heard.
-async fn pressed(presses: &mut Option<Signal>) {
-    match presses {
-        Some(presses) => {
-            let _ = presses.recv().await;
-        }
-        None => std::future::pending().await,
-    }
+    Ok(None)
 }
 
 fn show(session: &Session, done: &ExecResult, options: &Options) {
