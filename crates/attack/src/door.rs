@@ -1,10 +1,9 @@
 //! Attacks on the HTTP door: bytes that no client library sends, over connections of their own.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use ringfence_probe::Address;
+use ringfence_probe::{Address, Stream};
 use serde::Deserialize;
 
 use crate::catalogue::Tool;
@@ -61,10 +60,10 @@ pub(crate) enum Manner {
 }
 
 /// One attack; the error is the finding.
-pub(crate) fn attempt(address: &Address, base_url: &str, token: Option<&str>, door: &Door) -> Result<(), String> {
+pub(crate) fn attempt(address: &Address, door: &Door) -> Result<(), String> {
     let target = Session::lease(address)?;
     let mut neighbour = Session::lease(address)?;
-    let auth = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    let auth = address.token().map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
     let fill = |text: &str| text.replace("{session}", target.id()).replace("{auth}", &auth).into_bytes();
     let (first, piece, last) = (fill(&door.send), fill(&door.repeat), fill(&door.end));
     if first.len() + piece.len().saturating_mul(door.times) + last.len() > DOOR_SENT_BYTES_MAX {
@@ -72,7 +71,7 @@ pub(crate) fn attempt(address: &Address, base_url: &str, token: Option<&str>, do
     }
     let mut streams = Vec::new();
     for _ in 0..door.connections.min(DOOR_CONNECTIONS_MAX) {
-        let mut stream = connect(base_url).map_err(|error| format!("no connection: {error}"))?;
+        let mut stream = address.open(DOOR_WAIT_MAX).map_err(|error| format!("no connection: {error}"))?;
         // A server that has heard enough may end it before all is sent; what it answered is still there.
         let _sent = match door.manner {
             Manner::Drip => stream.write_all(&first),
@@ -100,21 +99,7 @@ fn must_answer(neighbour: &mut Session, when: &str) -> Result<(), String> {
     }
 }
 
-fn connect(base_url: &str) -> io::Result<TcpStream> {
-    let rest = base_url.strip_prefix("http://").unwrap_or(base_url);
-    let host = rest.split('/').next().unwrap_or_default();
-    let host = if host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok()) {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
-    let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-    let stream = TcpStream::connect_timeout(&address, DOOR_WAIT_MAX)?;
-    stream.set_write_timeout(Some(DOOR_WAIT_MAX))?;
-    Ok(stream)
-}
-
-fn send(stream: &mut TcpStream, first: &[u8], piece: &[u8], times: usize, last: &[u8]) -> io::Result<()> {
+fn send(stream: &mut Stream, first: &[u8], piece: &[u8], times: usize, last: &[u8]) -> io::Result<()> {
     stream.write_all(first)?;
     // In few writes: a server that answers early must not be missed between two of them.
     let many = piece.repeat(times);
@@ -130,7 +115,7 @@ struct Heard {
 }
 
 /// Reads until the end, or until nothing more comes.
-fn hear(stream: &mut TcpStream) -> Heard {
+fn hear(stream: &mut Stream) -> Heard {
     let mut heard = Heard::default();
     let begun = Instant::now();
     while begun.elapsed() < DOOR_WAIT_MAX && !heard.closed && heard.bytes.len() < DOOR_ANSWER_BYTES_MAX {
@@ -143,7 +128,7 @@ fn hear(stream: &mut TcpStream) -> Heard {
 }
 
 /// Goes on sending piece by piece until the server has had enough.
-fn drip(stream: &mut TcpStream, piece: &[u8]) -> Heard {
+fn drip(stream: &mut Stream, piece: &[u8]) -> Heard {
     let mut heard = Heard::default();
     let begun = Instant::now();
     while begun.elapsed() < DOOR_WAIT_MAX && !heard.closed {
@@ -157,10 +142,10 @@ fn drip(stream: &mut TcpStream, piece: &[u8]) -> Heard {
 }
 
 /// One read; whether something came, the end included.
-fn take(stream: &mut TcpStream, wait: Duration, heard: &mut Heard) -> bool {
+fn take(stream: &mut Stream, wait: Duration, heard: &mut Heard) -> bool {
     let mut buffer = [0; 16 << 10];
     // The one value that it refuses is zero.
-    let _set = stream.set_read_timeout(Some(wait));
+    let _set = stream.set_read_timeout(wait);
     match stream.read(&mut buffer) {
         Ok(0) => heard.closed = true,
         Ok(read) => heard.bytes.extend_from_slice(buffer.get(..read).unwrap_or_default()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ringfence_probe::{Address, ProbeError};
+use ringfence_probe::Address;
 use serde::Serialize;
 
 use crate::catalogue::{Attack, Class, Expect, PRELUDE, Request, Tool};
@@ -81,27 +81,17 @@ impl Report {
     }
 }
 
-/// Runs the attacks; `progress` hears of each as it ends.
-///
-/// # Errors
-/// When the base URL cannot be used. A backend that does not answer makes every attack fail.
-pub fn run(
-    base_url: &str,
-    token: Option<String>,
-    attacks: &[(Class, Attack)],
-    mut progress: impl FnMut(&Finding),
-) -> Result<Report, ProbeError> {
-    let address = Address::parse(base_url, token.clone())?;
-    let port = base_url.trim_end_matches('/').rsplit(':').next().unwrap_or("80");
-    let mut report = Report { findings: Vec::new(), classes: BTreeMap::new(), tier: tier(&address), unclaimed: 0 };
+/// Runs the attacks; `progress` hears of each as it ends. A backend that does not answer makes every attack fail.
+pub fn run(address: &Address, attacks: &[(Class, Attack)], mut progress: impl FnMut(&Finding)) -> Report {
+    let mut report = Report { findings: Vec::new(), classes: BTreeMap::new(), tier: tier(address), unclaimed: 0 };
     for (class, attack) in attacks {
         if !attack.is_claimed_by(&report.tier) {
             report.unclaimed += 1;
             continue;
         }
         let outcome = match &attack.door {
-            Some(door) => door::attempt(&address, base_url, token.as_deref(), door),
-            None => attempt(&address, port, attack),
+            Some(door) => door::attempt(address, door),
+            None => attempt(address, attack),
         };
         let finding =
             Finding { name: attack.name.clone(), class: class.name(), held: outcome.is_ok(), finding: outcome.err() };
@@ -114,11 +104,12 @@ pub fn run(
         progress(&finding);
         report.findings.push(finding);
     }
-    Ok(report)
+    report
 }
 
 /// One attack; the error is the finding.
-fn attempt(address: &Address, port: &str, attack: &Attack) -> Result<(), String> {
+fn attempt(address: &Address, attack: &Attack) -> Result<(), String> {
+    let port = address.port();
     let mut other = Session::lease(address)?;
     let mut mine = Session::lease(address)?;
     prepare(&mut other, port)?;

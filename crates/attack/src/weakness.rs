@@ -55,9 +55,8 @@ impl Weakness {
     ///
     /// # Errors
     /// What the program came to, where it did not find the weakness.
-    pub fn show(&self, base_url: &str, names: &str) -> Result<(), String> {
-        let address = Address::parse(base_url, None).map_err(|error| error.to_string())?;
-        let mut session = Session::lease(&address)?;
+    pub fn show(&self, address: &Address, names: &str) -> Result<(), String> {
+        let mut session = Session::lease(address)?;
         if let Some(shell) = &self.shell {
             session.run(Tool::Bash, shell, 20)?;
         }

@@ -15,11 +15,9 @@ use crate::{floor, work};
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The backend.
-    pub base_url: String,
+    pub backend: Address,
     /// A second one, measured in turn with the first.
-    pub peer_url: Option<String>,
-    /// Bearer token for the backend.
-    pub token: Option<String>,
+    pub peer: Option<Address>,
     /// Names of [`works`]; empty is all but those that are marked as long.
     pub only: Vec<String>,
     /// How many rounds each median is of.
@@ -37,10 +35,9 @@ pub struct Options {
 /// Measures; `progress` is told each work's name before it starts.
 ///
 /// # Errors
-/// When a URL or a work's name is wrong, or the floor cannot be measured. A work that fails is a row that says so.
+/// When a work's name is wrong, or the floor cannot be measured. A work that fails is a row that says so.
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, BenchError> {
-    let backend = Address::parse(&options.base_url, options.token.clone())?;
-    let peer = options.peer_url.as_deref().map(|url| Address::parse(url, None)).transpose()?;
+    let Options { backend, peer, .. } = options;
     let effort =
         Effort { samples: options.samples, seconds: options.seconds, sessions: options.sessions, soak: options.soak };
     let floor = measure_floor(&effort)?;
@@ -52,8 +49,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for _ in 0..rounds {
-            ours.push(measure(work, &backend, &effort));
-            if let Some(peer) = &peer {
+            ours.push(measure(work, backend, &effort));
+            if let Some(peer) = peer {
                 theirs.push(measure(work, peer, &effort));
             }
         }
@@ -135,9 +132,8 @@ mod tests {
     #[test]
     fn a_backend_that_is_not_there_is_a_failed_row() {
         let options = Options {
-            base_url: "http://127.0.0.1:1".to_owned(),
-            peer_url: None,
-            token: None,
+            backend: Address::parse("http://127.0.0.1:1", None).unwrap(),
+            peer: None,
             only: vec!["health".to_owned()],
             rounds: 1,
             samples: 3,

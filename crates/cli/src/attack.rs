@@ -51,13 +51,13 @@ fn attack(matches: &ArgMatches) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
+    let address = Connection::of(matches)?.address()?;
     let json = matches.get_flag("json");
-    let report = ringfence_attack::run(&base_url, token.map(|token| token.expose().to_owned()), &attacks, |finding| {
+    let report = ringfence_attack::run(&address, &attacks, |finding| {
         if !json {
             print(format!("{} {} ({})\n", if finding.held { "held  " } else { "FAILED" }, finding.name, finding.class));
         }
-    })?;
+    });
     print(if json { serde_json::to_string_pretty(&report)? + "\n" } else { format!("\n{}", report.to_text()) });
     Ok(report.all_held())
 }

@@ -61,12 +61,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn bench(matches: &ArgMatches) -> anyhow::Result<bool> {
     use std::io::Write;
 
-    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
+    let connection = Connection::of(matches)?;
     let number = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
     let options = Options {
-        base_url,
-        peer_url: matches.get_one::<String>("peer-url").cloned(),
-        token: token.map(|token| token.expose().to_owned()),
+        backend: connection.address()?,
+        peer: matches.get_one::<String>("peer-url").map(|url| connection.peer(url)).transpose()?,
         only: matches.get_many::<String>("only").into_iter().flatten().cloned().collect(),
         rounds: usize::try_from(number("rounds"))?,
         samples: number("samples"),

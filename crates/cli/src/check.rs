@@ -57,9 +57,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 async fn check(matches: &ArgMatches) -> anyhow::Result<bool> {
-    let (base_url, token) = Connection::of(matches)?.without_authorities()?;
     let only = matches.get_many::<String>("only").into_iter().flatten().cloned().collect();
-    let options = Options { token, strict: matches.get_flag("strict"), only, ..Options::new(base_url) };
+    let options = Options { strict: matches.get_flag("strict"), only, ..Connection::of(matches)?.options() };
     let format = match matches.get_one::<String>("format") {
         _ if matches.get_flag("json") => "json",
         format => format.map_or("text", String::as_str),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The largest configuration file that is read, bytes.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
+/// The largest file of authorities of one's own, bytes: as large as the system's, several times over.
+pub(crate) const CA_FILE_BYTES_MAX: usize = 4 << 20;
 /// Images that one server serves.
 pub(crate) const IMAGES_SERVED_MAX: usize = 64;
 /// Images that can be pulled while a server runs, beside those.

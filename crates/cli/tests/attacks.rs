@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use ringfence_attack::catalogue;
+use ringfence_probe::Address;
 use ringfence_testkit::{Container, ServerOptions, User};
 
 /// The id of `nobody`, an ordinary user of every machine.
@@ -27,8 +28,8 @@ fn memory_most(pid: u32) -> u64 {
 fn every_attack_is_held(options: ServerOptions) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = options.start();
-    let report =
-        ringfence_attack::run(&format!("http://{}", server.address()), None, &catalogue().unwrap(), |_| ()).unwrap();
+    let address = Address::parse(&format!("http://{}", server.address()), None).unwrap();
+    let report = ringfence_attack::run(&address, &catalogue().unwrap(), |_| ());
     assert!(report.all_held(), "{}", report.to_text());
     let most = memory_most(server.pid());
     assert!(most < DAEMON_BYTES_MAX, "the daemon took {most} bytes at its worst");

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ringfence_attack::{Attack, Class, Ids, catalogue, weaknesses};
+use ringfence_probe::Address;
 use ringfence_testkit::{Container, Server, ServerOptions, User};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -45,6 +46,10 @@ fn confined() -> ServerOptions {
     options().args(["--tier", "confined"])
 }
 
+fn address(server: &Server) -> Address {
+    Address::parse(&url(server), None).unwrap()
+}
+
 fn url(server: &Server) -> String {
     format!("http://{}", server.address())
 }
@@ -55,7 +60,7 @@ const NOT_AS_A_USER: &str = "python_fork_bomb";
 fn what_is_claimed_is_held(container: Container, attacks: &[(Class, Attack)]) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = confined().container(container).start();
-    let report = ringfence_attack::run(&url(&server), None, attacks, |_| ()).unwrap();
+    let report = ringfence_attack::run(&address(&server), attacks, |_| ());
     assert_eq!(report.tier, "confined");
     assert!(report.all_held(), "{}", report.to_text());
     assert!(report.findings.len() > 90, "{}", report.to_text());
@@ -90,7 +95,7 @@ fn what_is_not_promised_is_true(user: User) {
     let names = format!("SOCKET = {socket:?}\nFILE = {file:?}\nCPUS = 0.05\nPROCESSES = 256");
     for weakness in weaknesses().unwrap() {
         if weakness.ids == Ids::Any || user != User::Same {
-            weakness.show(&url(&server), &names).unwrap();
+            weakness.show(&address(&server), &names).unwrap();
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::answers::SessionList;
 use crate::limits::{
     ATTEMPTS_MAX, CAPACITY_PAUSE, ERROR_BYTES_MAX, JSON_BYTES_MAX, PATIENCE_DEFAULT, RETRY_PAUSE, TIMEOUT_DEFAULT,
 };
+use crate::raw::Raw;
 use crate::refusal::refusal;
 use crate::tls::Roots;
 use crate::transport::{Bounded, Transport, read, within};
@@ -76,6 +77,12 @@ impl ClientBuilder {
     pub fn build(self) -> Client {
         let ClientBuilder { base, token, timeout, patience, roots } = self;
         Client { transport: Transport::new(base, roots), token, timeout, patience }
+    }
+
+    /// A pool that sends whatever it is given, in place of the client; its callers say how long each answer may take.
+    #[must_use]
+    pub fn raw(self) -> Raw {
+        Raw::new(Transport::new(self.base, self.roots), self.token)
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::{HeaderMap, Method};
 
-use crate::tls::Roots;
 use crate::transport::{Transport, read, within};
-use crate::{BaseUrl, BearerToken, ClientError, TransportError, body};
+use crate::{BaseUrl, BearerToken, TransportError, body};
 
 /// A connection pool that sends whatever it is given.
 #[derive(Clone)]
@@ -46,12 +45,8 @@ pub struct Answered {
 }
 
 impl Raw {
-    /// A pool for one backend.
-    ///
-    /// # Errors
-    /// When the base URL cannot be used.
-    pub fn new(base_url: &str, token: Option<BearerToken>) -> Result<Self, ClientError> {
-        Ok(Raw { transport: Transport::new(BaseUrl::parse(base_url)?, Roots::default()), token })
+    pub(crate) fn new(transport: Transport, token: Option<BearerToken>) -> Self {
+        Raw { transport, token }
     }
 
     /// Where the backend is.

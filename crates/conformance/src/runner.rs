@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use ringfence_client::raw::Raw;
-use ringfence_client::{BearerToken, ClientError, TransportError};
+use ringfence_client::{BearerToken, Client, ClientError, TransportError};
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -22,6 +22,8 @@ pub struct Options {
     pub base_url: String,
     /// The credential, where the deployment wants one.
     pub token: Option<BearerToken>,
+    /// Over https, certificates of authorities that are believed besides the public ones, PEM.
+    pub authorities: Option<Vec<u8>>,
     /// Ask for the behaviour beyond the contract too.
     pub strict: bool,
     /// Only checks whose id begins so; empty is all.
@@ -36,8 +38,15 @@ impl Options {
     /// The defaults for a base URL.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        let (base_url, only) = (base_url.into(), Vec::new());
-        Options { base_url, token: None, strict: false, only, patience: PATIENCE, headroom: HEADROOM }
+        Options {
+            base_url: base_url.into(),
+            token: None,
+            authorities: None,
+            strict: false,
+            only: Vec::new(),
+            patience: PATIENCE,
+            headroom: HEADROOM,
+        }
     }
 }
 
@@ -86,6 +95,17 @@ pub fn catalogue() -> impl Iterator<Item = &'static Check> {
     checks::GROUPS.iter().chain(advice::GROUPS).flat_map(|group| group.iter())
 }
 
+fn raw(options: &Options) -> Result<Raw, ClientError> {
+    let mut builder = Client::builder(&options.base_url)?;
+    if let Some(pem) = &options.authorities {
+        builder = builder.root_certificates(pem)?;
+    }
+    if let Some(token) = &options.token {
+        builder = builder.token(token.clone());
+    }
+    Ok(builder.raw())
+}
+
 /// Checks a backend, and tells of each check as it ends.
 ///
 /// # Errors
@@ -95,7 +115,7 @@ pub async fn run(options: &Options, tell: &mut (dyn FnMut(&Row) + Send)) -> Resu
     if chosen.is_empty() {
         return Err(CannotRun::NoSuchCheck(Chosen(options.only.clone())));
     }
-    let raw = Raw::new(&options.base_url, options.token.clone()).map_err(CannotRun::Address)?;
+    let raw = raw(options).map_err(CannotRun::Address)?;
     let base_url = raw.base().to_string();
     let mut bench = Bench::new(raw);
     (bench.patience, bench.headroom) = (options.patience, options.headroom);

@@ -1,62 +1,28 @@
-//! The connection, its address and its answers.
+//! The connection and its answers.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 
 use thiserror::Error;
 
+use crate::address::{Address, Stream};
 use crate::limits::{ANSWER_WAIT_MAX, BODY_KEPT_BYTES_MAX, HEAD_BYTES_MAX, READ_BYTES};
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The base URL cannot be used.
-    #[error("'{0}' is no base URL of the form http://host:port")]
+    #[error("'{0}' is no base URL of the form http://host:port or https://host:port")]
     Url(String),
+    /// The authorities of one's own cannot be used.
+    #[error("the file of authorities cannot be used: {0}")]
+    Authorities(&'static str),
     /// The connection failed or was cut.
     #[error("the connection to the backend failed")]
     Connection(#[from] io::Error),
     /// What came is no HTTP/1.1 answer.
     #[error("the backend's answer is not HTTP/1.1: {0}")]
     Answer(&'static str),
-}
-
-/// Host, port and path prefix of a backend, and the bearer token where it wants one.
-#[derive(Clone)]
-pub struct Address {
-    host: String,
-    prefix: String,
-    token: Option<String>,
-}
-
-impl std::fmt::Debug for Address {
-    /// Without the token.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}{}", self.host, self.prefix)
-    }
-}
-
-impl Address {
-    /// Parses `http://host:port[/prefix]`.
-    ///
-    /// # Errors
-    /// When the URL has another form.
-    pub fn parse(url: &str, token: Option<String>) -> Result<Self, ProbeError> {
-        let wrong = || ProbeError::Url(url.to_owned());
-        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
-        let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.is_empty() {
-            return Err(wrong());
-        }
-        let host = if host.rsplit(':').next().is_some_and(|p| p.parse::<u16>().is_ok()) {
-            host.to_owned()
-        } else {
-            format!("{host}:80")
-        };
-        let prefix = if prefix.is_empty() { String::new() } else { format!("/{}", prefix.trim_end_matches('/')) };
-        Ok(Address { host, prefix, token })
-    }
 }
 
 /// An answer: status, the kept part of the body, and its whole length.
@@ -74,7 +40,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Connection {
     address: Address,
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     sent: Vec<u8>,
     received: Vec<u8>,
 }
@@ -93,10 +59,10 @@ impl Connection {
     pub fn call(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, ProbeError> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => open(&self.address.host)?,
+            None => self.address.open(ANSWER_WAIT_MAX)?,
         };
         self.sent.clear();
-        let Address { host, prefix, token } = &self.address;
+        let Address { host, prefix, token, .. } = &self.address;
         write!(self.sent, "{method} {prefix}{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n", body.len())?;
         if !body.is_empty() {
             write!(self.sent, "Content-Type: {content_type}\r\n")?;
@@ -112,6 +78,7 @@ impl Connection {
             stream.write_all(&self.sent)?;
             stream.write_all(body)?;
         }
+        stream.flush()?;
         let (answer, keep) = self.receive(&mut stream)?;
         if keep {
             self.stream = Some(stream);
@@ -119,7 +86,7 @@ impl Connection {
         Ok(answer)
     }
 
-    fn receive(&mut self, stream: &mut TcpStream) -> Result<(Answer, bool), ProbeError> {
+    fn receive(&mut self, stream: &mut Stream) -> Result<(Answer, bool), ProbeError> {
         let mut held = 0;
         let head_end = loop {
             let place = self.received.get_mut(held..).ok_or(ProbeError::Answer("the head is too long"))?;
@@ -153,15 +120,6 @@ impl Connection {
         }
         Ok((Answer { status: head.status, body: body.kept, body_bytes: body.bytes }, head.keep))
     }
-}
-
-fn open(host: &str) -> Result<TcpStream, ProbeError> {
-    let address = host.to_socket_addrs()?.next().ok_or_else(|| ProbeError::Url(host.to_owned()))?;
-    let stream = TcpStream::connect_timeout(&address, ANSWER_WAIT_MAX)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
-    stream.set_write_timeout(Some(ANSWER_WAIT_MAX))?;
-    Ok(stream)
 }
 
 struct Head {
@@ -208,12 +166,7 @@ impl Body {
     }
 }
 
-fn read_chunks(
-    stream: &mut TcpStream,
-    mut held: Vec<u8>,
-    buffer: &mut [u8],
-    body: &mut Body,
-) -> Result<(), ProbeError> {
+fn read_chunks(stream: &mut Stream, mut held: Vec<u8>, buffer: &mut [u8], body: &mut Body) -> Result<(), ProbeError> {
     loop {
         let line_end = loop {
             if let Some(at) = held.windows(2).position(|two| two == b"\r\n") {
@@ -238,7 +191,7 @@ fn read_chunks(
     }
 }
 
-fn more(stream: &mut TcpStream, buffer: &mut [u8], held: &mut Vec<u8>) -> Result<(), ProbeError> {
+fn more(stream: &mut Stream, buffer: &mut [u8], held: &mut Vec<u8>) -> Result<(), ProbeError> {
     match stream.read(buffer)? {
         0 => Err(ProbeError::Answer("it ended inside a chunk")),
         read => {
@@ -283,15 +236,6 @@ pub fn percent_encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_base_url_is_taken_apart() {
-        let address = Address::parse("http://127.0.0.1:8080/prefix/", None).unwrap();
-        assert_eq!((address.host.as_str(), address.prefix.as_str()), ("127.0.0.1:8080", "/prefix"));
-        assert_eq!(Address::parse("http://host", None).unwrap().host, "host:80");
-        assert!(Address::parse("https://host", None).is_err());
-        assert!(Address::parse("http://", None).is_err());
-    }
 
     #[test]
     fn a_head_is_read() {

@@ -2,9 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
 use ringfence_client::{BearerToken, Client};
+use ringfence_conformance::Options;
+use ringfence_probe::Address;
+use ringfence_secret::read_regular;
+
+use crate::limits::CA_FILE_BYTES_MAX;
 
 /// Where the backend is.
 const URL_VARIABLE: &str = "RINGFENCE_URL";
@@ -35,15 +40,27 @@ pub(crate) fn connection_args() -> [Arg; 3] {
         .env(URL_VARIABLE)
         .default_value("http://127.0.0.1:8080");
     let file = Arg::new("token-file").long("token-file").value_name("FILE").env(TOKEN_FILE_VARIABLE);
-    let authorities = Arg::new("ca-file").long("ca-file").value_name("FILE").env(CA_FILE_VARIABLE);
     [
         url.help("Where the backend is"),
         file.value_parser(value_parser!(PathBuf))
             .help("A file with the bearer token; RINGFENCE_TOKEN may hold it itself"),
-        authorities
-            .value_parser(value_parser!(PathBuf))
-            .help("Over https, also believe certificates of these authorities (PEM)"),
+        ca_file_arg(CA_FILE_VARIABLE),
     ]
+}
+
+/// The argument that names authorities of one's own, of whatever is spoken to.
+pub(crate) fn ca_file_arg(variable: &'static str) -> Arg {
+    let file = Arg::new("ca-file").long("ca-file").value_name("FILE").env(variable);
+    file.value_parser(value_parser!(PathBuf)).help("Over https, also believe certificates of these authorities (PEM)")
+}
+
+/// What that argument names, PEM.
+///
+/// # Errors
+/// When the file cannot be read, or is larger than such a file is.
+pub(crate) fn authorities(matches: &ArgMatches) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(path) = matches.get_one::<PathBuf>("ca-file") else { return Ok(None) };
+    Ok(Some(read_regular(path, CA_FILE_BYTES_MAX)?))
 }
 
 impl Connection {
@@ -58,20 +75,30 @@ impl Connection {
             (None, Ok(text)) => Some(BearerToken::new(&text).context(TOKEN_VARIABLE)?),
             (None, Err(_)) => None,
         };
-        let authorities = matches.get_one::<PathBuf>("ca-file");
-        let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
-        Ok(Connection { base_url, token, authorities: authorities.map(read).transpose()? })
+        Ok(Connection { base_url, token, authorities: authorities(matches)? })
     }
 
-    /// Its parts, for a command that knows no authorities of one's own.
+    /// For a tool that makes its own connections: the backend.
     ///
     /// # Errors
-    /// When there are such, and they would count.
-    pub(crate) fn without_authorities(self) -> anyhow::Result<(String, Option<BearerToken>)> {
-        if self.authorities.is_some() && self.base_url.starts_with("https:") {
-            bail!("this command has no use for --ca-file: reach the backend over plain http");
-        }
-        Ok((self.base_url, self.token))
+    /// When the URL or the authorities cannot be used.
+    pub(crate) fn address(&self) -> anyhow::Result<Address> {
+        let token = self.token.as_ref().map(|token| token.expose().to_owned());
+        Ok(Address::believing(&self.base_url, token, self.authorities.as_deref())?)
+    }
+
+    /// The same for another backend, which gets no token.
+    ///
+    /// # Errors
+    /// When the URL or the authorities cannot be used.
+    pub(crate) fn peer(&self, url: &str) -> anyhow::Result<Address> {
+        Ok(Address::believing(url, None, self.authorities.as_deref())?)
+    }
+
+    /// What a check needs to know.
+    pub(crate) fn options(self) -> Options {
+        let Connection { base_url, token, authorities } = self;
+        Options { token, authorities, ..Options::new(base_url) }
     }
 
     /// A client of the backend.

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{ArgMatches, Command};
 use serde_json::Value;
 
-pub(crate) use connection::{Connection, SECRET_VARIABLES, VARIABLES, connection_args};
+pub(crate) use connection::{Connection, SECRET_VARIABLES, VARIABLES, authorities, ca_file_arg, connection_args};
 
 /// What a command does.
 pub(crate) type Run = fn(&ArgMatches) -> ExitCode;

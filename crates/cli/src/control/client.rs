@@ -9,12 +9,14 @@ use ringfence_secret::{create_private, read_line};
 use serde_json::{Value, json};
 
 use super::policy;
-use crate::client_commands::{print, text};
+use crate::client_commands::{authorities, ca_file_arg, print, text};
 
 /// Where the control plane is.
 pub(super) const URL_VARIABLE: &str = "RINGFENCE_CONTROL_URL";
 /// The file of the admin's token.
 pub(super) const TOKEN_FILE_VARIABLE: &str = "RINGFENCE_CONTROL_TOKEN_FILE";
+/// The file of authorities that its certificate may lead to.
+pub(super) const CA_FILE_VARIABLE: &str = "RINGFENCE_CONTROL_CA_FILE";
 
 fn value(name: &'static str, shown: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(shown).help(help)
@@ -87,7 +89,8 @@ fn connected(command: Command) -> Command {
     let url =
         value("url", "URL", "Where the control plane is").env(URL_VARIABLE).default_value("http://127.0.0.1:8090");
     let file = value("token-file", "FILE", "The file of the admin's token (mode 0600)").env(TOKEN_FILE_VARIABLE);
-    command.arg(url.global(true)).arg(file.value_parser(value_parser!(PathBuf)).global(true))
+    let file = file.value_parser(value_parser!(PathBuf));
+    command.args([url, file, ca_file_arg(CA_FILE_VARIABLE)].map(|arg| arg.global(true)))
 }
 
 /// A control plane, asked as its admin.
@@ -99,7 +102,8 @@ impl Plane {
             bail!("the admin's token is needed: --token-file, or the variable {TOKEN_FILE_VARIABLE}");
         };
         let token = read_line(path, 1)?;
-        let address = Address::parse(&text(matches, "url"), Some(token.as_str().to_owned()))?;
+        let (token, authorities) = (token.as_str().to_owned(), authorities(matches)?);
+        let address = Address::believing(&text(matches, "url"), Some(token), authorities.as_deref())?;
         Ok(Plane(Connection::new(&address)))
     }
 
