@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_gate::limits::SPOOL_BYTES_DEFAULT;
-use ringfence_gate::{Gate, GateConfig, Identity, Pace, Peer, Policy, TlsConfig, UsageConfig};
+use ringfence_gate::{Gate, GateConfig, Pace, Policy, TlsConfig, UsageConfig};
+use ringfence_tls::{ClientTls, ServerTls};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client_commands::{print, text};
@@ -131,7 +132,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     observe(matches);
     crate::serve::raise_descriptors();
-    let config = config(matches);
+    let config = config(matches).map_err(Failure::of(Kind::Configuration))?;
     let address = text(matches, "listen");
     let listener = TcpListener::bind(&address).with_context(|| format!("cannot listen on {address}"));
     let listener = listener.map_err(Failure::of(Kind::Serving))?;
@@ -175,7 +176,7 @@ async fn until_told(config: GateConfig, listener: TcpListener, metrics: Option<T
 fn facts(config: &GateConfig, listener: &TcpListener) -> Result<String, Failure> {
     let address = listener.local_addr().context("the listening socket has no address");
     let address = address.map_err(Failure::of(Kind::Serving))?;
-    let shows = config.tls.backends.as_ref().is_some_and(|peer| peer.identity.is_some());
+    let shows = config.tls.backends.as_ref().is_some_and(ClientTls::shows_identity);
     let proof = match (&config.backend_token_file, shows) {
         (Some(_), _) | (None, true) => "with proof",
         (None, false) => "WITHOUT proof: whoever reaches them can name any workspace",
@@ -188,17 +189,30 @@ fn facts(config: &GateConfig, listener: &TcpListener) -> Result<String, Failure>
     Ok(format!("ringfence gate listens on {scheme}://{address}\n  backends  {proof}\n  usage     {usage}\n"))
 }
 
-fn config(matches: &ArgMatches) -> GateConfig {
+/// TLS, each way.
+fn tls(matches: &ArgMatches) -> anyhow::Result<TlsConfig> {
+    let path = |name| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
+    let identity = |certificate, key| path(certificate).zip(path(key));
+    let listener = identity("tls-cert", "tls-key")
+        .map(|(certificate, key)| ServerTls::read(certificate, key, path("tls-client-ca")))
+        .transpose()?;
+    let shown = identity("backend-client-cert", "backend-client-key");
+    let name = matches.get_one::<String>("backend-tls-name").map(String::as_str);
+    let backends = path("backend-ca").map(|ca| ClientTls::read(ca, shown, name)).transpose()?;
+    let control = path("control-ca").map(|ca| ClientTls::read(ca, None, None)).transpose()?;
+    Ok(TlsConfig { listener, backends, control })
+}
+
+fn config(matches: &ArgMatches) -> anyhow::Result<GateConfig> {
     let path = |name| matches.get_one::<PathBuf>(name).cloned();
     let seconds = |name| matches.get_one::<u64>(name).copied().unwrap_or_default();
-    let identity = |certificate, key| Some(Identity { certificate: path(certificate)?, key: path(key)? });
     let usage = path("usage-spool").map(|spool| UsageConfig {
         token_file: path("usage-token-file"),
         gate: text(matches, "name"),
         spool_bytes_max: matches.get_one("usage-bytes-max").copied().unwrap_or(SPOOL_BYTES_DEFAULT),
         ..UsageConfig::new(spool, text(matches, "usage-url"))
     });
-    GateConfig {
+    Ok(GateConfig {
         issuer: text(matches, "issuer"),
         audience: text(matches, "audience"),
         skew_seconds: seconds("skew"),
@@ -208,16 +222,7 @@ fn config(matches: &ArgMatches) -> GateConfig {
         backends: matches.get_many::<String>("backend").unwrap_or_default().cloned().collect(),
         backends_file: path("backends-file"),
         backend_token_file: path("backend-token-file"),
-        tls: TlsConfig {
-            listener: identity("tls-cert", "tls-key"),
-            listener_client_ca: path("tls-client-ca"),
-            backends: path("backend-ca").map(|ca| Peer {
-                ca,
-                identity: identity("backend-client-cert", "backend-client-key"),
-                name: matches.get_one::<String>("backend-tls-name").cloned(),
-            }),
-            control: path("control-ca").map(|ca| Peer { ca, identity: None, name: None }),
-        },
+        tls: tls(matches)?,
         usage,
         policy: Policy {
             timeout_seconds_default: seconds("timeout-default"),
@@ -228,7 +233,7 @@ fn config(matches: &ArgMatches) -> GateConfig {
         },
         pace: Pace { keys_every: Duration::from_secs(seconds("keys-refresh").max(1)), ..Pace::default() },
         clock: None,
-    }
+    })
 }
 
 /// Logs go to standard error, for whoever supervises us.

@@ -1,84 +1,25 @@
 //! A real server that workspaces share, behind a real gate, with certificates both ways; and what becomes of whoever goes
 //! round the gate.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test program may panic")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program may panic")]
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringfence_client::{BearerToken, Client, LeaseOptions, ToolCall};
-use ringfence_grant::{Algorithm, Ceilings, Grant, GrantId, KeySet, SigningKey, Tools};
-use ringfence_op::WorkspaceId;
+use door::{Gate, grant, keys, leased};
+use ringfence_client::{Client, LeaseOptions, ToolCall};
 use ringfence_testkit::{Authority, ServerOptions};
 use ringfence_tls::ClientTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A gate's process, ended with the test.
-struct Gate {
-    child: Child,
-    url: String,
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
+mod door;
 
 fn gate(folder: &Path, authority: &Authority, backend: SocketAddr) -> Gate {
-    let private = |name: &str, content: &str| {
-        fs::write(folder.join(name), content).unwrap();
-        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o600)).unwrap();
-    };
-    private("id-keys", &format!("{}\n", "A".repeat(43)));
     let (certificate, key) = authority.identity("gate");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
-    command.current_dir(folder).args(["gate", "--listen", "127.0.0.1:0", "--issuer", "cp", "--audience", "door"]);
-    command.args(["--keys", "keys.json", "--id-keys-file", "id-keys"]);
+    let mut command = door::command(folder);
     command.arg("--backend").arg(format!("b=https://{backend}")).arg("--backend-ca").arg(authority.ca());
     command.arg("--backend-client-cert").arg(certificate).arg("--backend-client-key").arg(key);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-    Gate { child, url }
-}
-
-fn grant(key: &SigningKey, workspace: &str, sessions_max: Option<u32>) -> BearerToken {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let grant = Grant {
-        issuer: "cp".to_owned(),
-        audience: "door".to_owned(),
-        workspace: WorkspaceId::parse(workspace).unwrap(),
-        id: GrantId::random().unwrap(),
-        issued_at: now,
-        not_before: now,
-        expires_at: now + 600,
-        tools: Tools::new(["code_execution"]).unwrap(),
-        image: None,
-        ceilings: Ceilings { sessions_max, ..Ceilings::default() },
-    };
-    BearerToken::new(grant.sign(key).unwrap().expose()).unwrap()
-}
-
-/// Waits for the gate to have seen its backend.
-async fn leased(client: &Client) -> ringfence_client::Lease {
-    let leasing = async {
-        loop {
-            match client.lease(&LeaseOptions::default()).await {
-                Ok(lease) => return lease,
-                Err(error) if error.status() == Some(503) => tokio::time::sleep(Duration::from_millis(20)).await,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), leasing).await.unwrap()
+    Gate::start(command)
 }
 
 /// The whole answer to a request straight to the server; empty where no connection comes about.
@@ -97,8 +38,7 @@ async fn nothing_is_served_across_workspaces_even_round_the_gate() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (ours, others) = (Authority::new(), Authority::new());
-    let key = SigningKey::generate(Algorithm::EdDsa).unwrap();
-    fs::write(folder.join("keys.json"), KeySet::new(vec![key.public().clone()]).unwrap().to_json()).unwrap();
+    let key = keys(folder);
     let (certificate, private) = ours.identity("127.0.0.1");
     let options = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).args(["--require-tenancy", "--tls-cert"]);
     let options = options.args([certificate.as_path()]).args(["--tls-key"]).args([private.as_path()]);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringfence_tls::{ClientTls, ServerTls};
+
 use crate::admit::Clock;
 use crate::limits::SPOOL_BYTES_DEFAULT;
 
@@ -38,36 +40,14 @@ pub struct GateConfig {
 }
 
 /// Where TLS is spoken; by default nowhere.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct TlsConfig {
-    /// What the gate's own listener shows; `None` is plain HTTP.
-    pub listener: Option<Identity>,
-    /// Authorities whose certificates clients must have; only with a `listener`.
-    pub listener_client_ca: Option<PathBuf>,
-    /// Who backends with `https` URLs must be.
-    pub backends: Option<Peer>,
+    /// What the gate's own listener shows and asks for; `None` is plain HTTP.
+    pub listener: Option<ServerTls>,
+    /// Who backends with `https` URLs must be, and what the gate shows them.
+    pub backends: Option<ClientTls>,
     /// Who the control plane must be where the key set or usage has an `https` URL.
-    pub control: Option<Peer>,
-}
-
-/// A certificate chain and its private key.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// The chain, in PEM.
-    pub certificate: PathBuf,
-    /// The key, in PEM, mode 0600.
-    pub key: PathBuf,
-}
-
-/// Whom the gate takes for the other side of a connection that it makes.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// Authorities whose certificates are taken, in PEM; the system's are not.
-    pub ca: PathBuf,
-    /// What the gate shows of itself.
-    pub identity: Option<Identity>,
-    /// What the certificate must be for, in place of the URL's host.
-    pub name: Option<String>,
+    pub control: Option<ClientTls>,
 }
 
 /// Where usage goes.

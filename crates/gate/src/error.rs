@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use ringfence_grant::{GrantError, KeyError};
 use ringfence_secret::SecretError;
-use ringfence_tls::TlsError;
 use thiserror::Error;
 
 /// Why a gate does not start, or ends. No variant holds a secret.
@@ -32,9 +31,6 @@ pub enum GateError {
     /// A file with a secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// TLS of the listener, or to backends or control plane.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     /// A value of the configuration.
     #[error("{what}: {value:?} {reason}")]
     Value {

@@ -50,6 +50,6 @@ mod url;
 mod usage;
 
 pub use admit::Clock;
-pub use config::{GateConfig, Identity, Pace, Peer, Policy, TlsConfig, UsageConfig};
+pub use config::{GateConfig, Pace, Policy, TlsConfig, UsageConfig};
 pub use error::GateError;
 pub use serve::Gate;

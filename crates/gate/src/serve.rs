@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hyper::service::service_fn;
 use ringfence_grant::Terms;
 use ringfence_listen::Bounds;
-use ringfence_tls::{ClientTls, ServerTls};
+use ringfence_tls::ServerTls;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -16,7 +16,7 @@ use tokio::time::timeout_at;
 use crate::admit::{Admission, system_clock};
 use crate::backends::Backends;
 use crate::body::{Room, within};
-use crate::config::{GateConfig, Pace, Peer, TlsConfig, UsageConfig};
+use crate::config::{GateConfig, Pace, UsageConfig};
 use crate::dispatch::dispatch;
 use crate::error::GateError;
 use crate::ident::IdKeys;
@@ -47,9 +47,8 @@ impl Gate {
         let terms = Terms::new(&config.issuer, &config.audience).map_err(GateError::Terms)?;
         let terms = terms.with_skew(config.skew_seconds);
         let pace = &config.pace;
-        let tls = listener_tls(&config.tls)?;
-        let upstream = Upstream::new(config.tls.backends.as_ref().map(peer).transpose()?);
-        let control = Upstream::new(config.tls.control.as_ref().map(peer).transpose()?);
+        let tls = config.tls.listener;
+        let (upstream, control) = (Upstream::new(config.tls.backends), Upstream::new(config.tls.control));
         let keys = Arc::new(Keys::new(key_source(&config.keys, &control)?, pace.keys_every, pace.keys_stale_max)?);
         let proof = config.backend_token_file.as_deref().map(Bearer::read).transpose()?;
         let id_keys = IdKeys::read(&config.id_keys_file)?;
@@ -127,16 +126,6 @@ impl Drop for Gate {
             spool.close();
         }
     }
-}
-
-fn listener_tls(tls: &TlsConfig) -> Result<Option<ServerTls>, GateError> {
-    let Some(identity) = &tls.listener else { return Ok(None) };
-    Ok(Some(ServerTls::read(&identity.certificate, &identity.key, tls.listener_client_ca.as_deref())?))
-}
-
-fn peer(peer: &Peer) -> Result<ClientTls, GateError> {
-    let identity = peer.identity.as_ref().map(|identity| (identity.certificate.as_path(), identity.key.as_path()));
-    Ok(ClientTls::read(&peer.ca, identity, peer.name.as_deref())?)
 }
 
 const WITHOUT_CONTROL_CA: &str = "needs `--control-ca`: the authorities that its certificate is checked by";

@@ -1,4 +1,4 @@
-//! The accept loop of the front door and of the control plane: HTTP/1.1 on a bound socket, with or without TLS.
+//! The accept loop of the front door, of the control plane and of the MCP server: HTTP/1.1 on a bound socket, with or without TLS.
 //!
 //! For: one loop with its bounds in one place. The server has its own ([`docs/decisions`], 8): it refuses a connection
 //! too many by an answer, tells a slow head what it is, and serves Unix sockets. May know: `tls`. Never knows: what is

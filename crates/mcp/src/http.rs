@@ -1,41 +1,39 @@
 //! Conversations over streamable HTTP.
 //!
-//! Connections are ours (their number, how long a head may take, the credential); the protocol on them is the SDK's,
+//! Connections are the accept loop's (their number, how large a head is and how long it may take), the credential is ours; the protocol on them is the SDK's,
 //! with its checks of `Host` and `Origin` always on.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use ringfence_listen::Bounds;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use subtle::ConstantTimeEq;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
 use crate::conversation::Conversation;
-use crate::limits::{CONNECTIONS_MAX, CONVERSATION_IDLE_MAX, CONVERSATIONS_MAX, HEAD_WAIT_MAX, MESSAGE_BYTES_MAX};
+use crate::limits::{
+    CONNECTIONS_MAX, CONVERSATION_IDLE_MAX, CONVERSATIONS_MAX, DRAIN_WAIT_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX,
+    HEADERS_MAX, MESSAGE_BYTES_MAX, STALL_MAX,
+};
 use crate::service::Service;
 
 /// The path that the protocol is served under.
 const PATH: &str = "/mcp";
 const SESSION_ID: &str = "mcp-session-id";
-/// After an error of accept(2) that is not about one connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How the door is.
 #[derive(Debug, Clone, Default)]
@@ -102,7 +100,7 @@ impl Door {
             return Err(DoorError::Open { address });
         }
         let listen = |source| DoorError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let stop = CancellationToken::new();
         let places = Arc::new(Semaphore::new(CONVERSATIONS_MAX));
@@ -122,25 +120,28 @@ impl Door {
     }
 
     /// Serves until `stop` ends; then every conversation is over, and its session released.
-    pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let mut open = JoinSet::new();
-        tokio::pin!(stop);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                accepted = accept(&self.listener, &connections) => {
-                    if let Some((stream, permit)) = accepted {
-                        open.spawn(connection(Arc::clone(&self.shared), stream, permit));
-                    }
-                }
-                Some(_) = open.join_next() => {}
-            }
-        }
+    ///
+    /// # Errors
+    /// When the listening socket cannot be used.
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let bounds = Bounds {
+            connections_max: CONNECTIONS_MAX,
+            head_bytes_max: HEAD_BYTES_MAX,
+            headers_max: HEADERS_MAX,
+            head_wait: HEAD_WAIT_MAX,
+            stall_max: STALL_MAX,
+        };
+        let shared = Arc::clone(&self.shared);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let shared = Arc::clone(&shared);
+            async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        });
+        let open = ringfence_listen::serve(self.listener, None, bounds, service, stop).await?;
         self.shared.stop.cancel();
         self.shared.conversations.release().await;
-        open.shutdown().await;
+        // Nothing runs any more that has an end of its own.
+        let _in_time = tokio::time::timeout(DRAIN_WAIT_MAX, open.drain()).await;
+        Ok(())
     }
 }
 
@@ -184,30 +185,6 @@ impl Conversations {
             releasing.spawn(async move { conversation.release().await });
         }
         while releasing.join_next().await.is_some() {}
-    }
-}
-
-async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(connections).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
-        Err(error) => {
-            tracing::warn!(%error, "a connection could not be taken");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
-    }
-}
-
-async fn connection(shared: Arc<Shared>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "a connection ended early");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A Model Context Protocol server: gives a model the tools of one session of a backend, whichever backend it is.
 //!
 //! For: assistants and editors that speak the Model Context Protocol, over standard streams or streamable HTTP. May
-//! know: `client`. Never knows: how the backend was started, how sessions are held, the command line.
+//! know: `client`, `listen`. Never knows: how the backend was started, how sessions are held, the command line.
 //!
 //! ```text
 //! peer -> stdio | http -> service (the SDK's handler) -> tools | resources -> conversation -> client -> backend

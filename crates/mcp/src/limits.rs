@@ -8,6 +8,14 @@ pub const CONVERSATIONS_MAX: usize = 64;
 pub const CONNECTIONS_MAX: usize = 256;
 /// How long the head of an HTTP request may take.
 pub const HEAD_WAIT_MAX: Duration = Duration::from_secs(10);
+/// The largest head of an HTTP request, bytes.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// The most header fields of one.
+pub const HEADERS_MAX: usize = 100;
+/// How long a client may leave an answer unread.
+pub const STALL_MAX: Duration = Duration::from_secs(60);
+/// How long the end waits for connections once every conversation is over.
+pub const DRAIN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A conversation over HTTP in which nothing happens for so long is over.
 pub const CONVERSATION_IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest message of a client over HTTP. A file to upload is in it as base64.

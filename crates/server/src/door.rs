@@ -61,7 +61,6 @@ enum Stage {
 pub(crate) async fn serve<B: Backend>(
     app: Arc<App<B>>,
     listener: Listener,
-    tls: Option<ServerTls>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
     let acceptor = Acceptor::new(listener)?;
@@ -78,9 +77,9 @@ pub(crate) async fn serve<B: Backend>(
         match accepted {
             Ok(stream) => match Arc::clone(&connections).try_acquire_owned() {
                 Ok(permit) => {
-                    let (app, tls, told) = (Arc::clone(&app), tls.clone(), told.clone());
+                    let (app, told) = (Arc::clone(&app), told.clone());
                     tokio::spawn(async move {
-                        match tls {
+                        match app.access.tls.clone() {
                             None => connection(app, stream, told).await,
                             Some(tls) => secured(app, tls, stream, told).await,
                         }
@@ -90,7 +89,7 @@ pub(crate) async fn serve<B: Backend>(
                 Err(_) => {
                     app.metrics.connection_refused();
                     // Who waits for a handshake can read no answer.
-                    if tls.is_none() {
+                    if app.access.tls.is_none() {
                         stream.refuse(guard::FULL);
                     }
                 }

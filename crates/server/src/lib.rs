@@ -57,7 +57,6 @@ pub use rate::Rate;
 
 use backend::Backend;
 use dispatch::App;
-use ringfence_tls::ServerTls;
 
 /// Why a server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +75,6 @@ pub enum ServerError {
 /// A server over a backend.
 pub struct Server<B: Backend> {
     app: Arc<App<B>>,
-    tls: Option<ServerTls>,
 }
 
 impl<B: Backend> Server<B> {
@@ -86,11 +84,10 @@ impl<B: Backend> Server<B> {
     /// When tenancy is wanted of callers that prove nothing, or the kernel gives no random bytes.
     pub fn new(backend: B, limits: DoorLimits, access: impl Into<Access>) -> Result<Self, ServerError> {
         let access: Access = access.into();
-        let tls = access.tls.clone();
         if access.tenancy.is_some() && !access.is_proven() {
             return Err(ServerError::Unproven);
         }
-        Ok(Server { app: Arc::new(App::new(backend, limits, access).map_err(ServerError::Random)?), tls })
+        Ok(Server { app: Arc::new(App::new(backend, limits, access).map_err(ServerError::Random)?) })
     }
 
     /// Serves a bound socket until `stop` ends, then drains. Needs a tokio runtime with time and I/O.
@@ -98,6 +95,6 @@ impl<B: Backend> Server<B> {
     /// # Errors
     /// When the socket cannot be used; what goes wrong with a connection ends that connection alone.
     pub async fn serve(&self, listener: Listener, stop: impl Future<Output = ()>) -> Result<Drained, ServerError> {
-        door::serve(Arc::clone(&self.app), listener, self.tls.clone(), stop).await.map_err(ServerError::Listen)
+        door::serve(Arc::clone(&self.app), listener, stop).await.map_err(ServerError::Listen)
     }
 }

@@ -88,6 +88,7 @@ impl fmt::Debug for ServerTls {
 #[derive(Clone)]
 pub struct ClientTls {
     connector: TlsConnector,
+    shows_identity: bool,
     name: Option<ServerName<'static>>,
 }
 
@@ -113,7 +114,13 @@ impl ClientTls {
                 .with_client_auth_cert(certificates(certificate)?, key(private)?)
                 .map_err(|source| TlsError::Identity { path: certificate.to_owned(), source })?,
         };
-        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(ClientTls { connector: TlsConnector::from(Arc::new(config)), shows_identity: identity.is_some(), name })
+    }
+
+    /// Whether a server that asks is shown whose connection it is.
+    #[must_use]
+    pub fn shows_identity(&self) -> bool {
+        self.shows_identity
     }
 
     /// Makes TLS of a connection to `host`, a name or an address, with or without the brackets of IPv6.

@@ -138,7 +138,7 @@ async fn converse(matches: &ArgMatches, backend: Backend, stop: CancellationToke
     };
     let door = Door::open(backend, *address, options).await?;
     super::print(format!("mcp: {}\nready\n", door.url()));
-    door.serve(async move { stop.cancelled().await }).await;
+    door.serve(async move { stop.cancelled().await }).await?;
     Ok(())
 }
 

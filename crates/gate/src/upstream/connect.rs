@@ -1,4 +1,5 @@
-//! Connections, made within their time: TCP, and TLS over it for `https`.
+//! Connections, made within their time: TCP, and TLS over it for `https`. Not by `hyper-rustls`, whose handshakes have no
+//! end.
 
 use std::future::Future;
 use std::io;

@@ -1,9 +1,9 @@
 //! TLS each way: backends and control plane that are whom the authorities name, and clients of the gate's own.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ringfence_gate::{Identity, Peer, TlsConfig};
+use ringfence_gate::TlsConfig;
 use ringfence_testkit::Authority;
 use ringfence_tls::{ClientTls, ServerTls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,10 +43,6 @@ async fn front(tls: ServerTls, to: SocketAddr) -> Front {
     Front { address, task }
 }
 
-fn identity((certificate, key): (PathBuf, PathBuf)) -> Identity {
-    Identity { certificate, key }
-}
-
 fn server(authority: &Authority, name: &str, client_ca: Option<&Path>) -> ServerTls {
     let (certificate, key) = authority.identity(name);
     ServerTls::read(&certificate, &key, client_ca).unwrap()
@@ -60,8 +56,9 @@ async fn a_gate_and_its_backends_prove_themselves_to_each_other() {
     let config = |ca: &Authority, of: Option<&Authority>, name: Option<&str>| {
         let mut config = world.config(&[]);
         config.backends = vec![format!("b0=https://{}", secured.address)];
-        let identity = of.map(|of| identity(of.identity("gate")));
-        let peer = Peer { ca: ca.ca(), identity, name: name.map(str::to_owned) };
+        let identity = of.map(|of| of.identity("gate"));
+        let identity = identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+        let peer = ClientTls::read(&ca.ca(), identity, name).unwrap();
         config.tls = TlsConfig { backends: Some(peer), ..TlsConfig::default() };
         config
     };
@@ -102,7 +99,7 @@ async fn the_key_set_comes_over_tls_from_whom_the_authorities_name() {
     let config = |ca: &Authority| {
         let mut config = world.config(&[&backend]);
         config.keys = format!("https://{}/keys", secured.address);
-        let peer = Peer { ca: ca.ca(), identity: None, name: Some("control.example".to_owned()) };
+        let peer = ClientTls::read(&ca.ca(), None, Some("control.example")).unwrap();
         config.tls = TlsConfig { control: Some(peer), ..TlsConfig::default() };
         config
     };
@@ -117,8 +114,8 @@ async fn clients_speak_tls_to_the_gate() {
     let (world, outer) = (World::new(), Authority::new());
     let backend = Backend::start("b").await;
     let mut config = world.config(&[&backend]);
-    let listener = Some(identity(outer.identity("gate.example")));
-    config.tls = TlsConfig { listener, listener_client_ca: Some(outer.ca()), ..TlsConfig::default() };
+    let listener = Some(server(&outer, "gate.example", Some(&outer.ca())));
+    config.tls = TlsConfig { listener, ..TlsConfig::default() };
     let gate = TestGate::unready(config);
     let (certificate, key) = outer.identity("client");
     let ask = async |identity: Option<(&Path, &Path)>| {
