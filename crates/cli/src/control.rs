@@ -11,7 +11,8 @@ use clap::{ArgMatches, Command};
 use crate::client_commands::ended;
 
 /// The variables that these commands read.
-pub(crate) const VARIABLES: &[&str] = &[local::DATABASE_VARIABLE, client::URL_VARIABLE, client::TOKEN_FILE_VARIABLE];
+pub(crate) const VARIABLES: &[&str] =
+    &[local::DATABASE_VARIABLE, client::URL_VARIABLE, client::TOKEN_FILE_VARIABLE, client::CA_FILE_VARIABLE];
 
 /// Below the commands of `control --help`.
 const AFTER: &str = "\
@@ -22,7 +23,7 @@ Example, a minute to the first grant:
   ringfence control workspaces create team-a --enabled true --tool code_execution
   ringfence control tokens create --kind gateway --name otari --out gateway-token
 
-`init`, `serve` and `backup` work on the folder and the database; all others speak to a control plane by its URL. \
+`init`, `serve`, `backup` and `prune` work on the folder and the database; all others speak to a control plane by its URL. \
 docs/control.md says more.
 
 Exit status: 0 done, 1 it failed or was refused, 2 wrong arguments.";
@@ -44,6 +45,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("serve", matches)) => local::serve(matches),
         Some(("init", matches)) => ended(local::init(matches)),
         Some(("backup", matches)) => ended(local::backup(matches)),
+        Some(("prune", matches)) => ended(local::prune(matches)),
         Some((name, matches)) => ended(client::run(name, matches)),
         // The command line takes no other.
         None => ExitCode::FAILURE,

@@ -15,10 +15,13 @@ use std::time::{Duration, Instant};
 
 use ringfence_fake::{Fake, Rules};
 use ringfence_probe::{Address, Connection};
+use ringfence_testkit::{Authority, Postgres};
 use serde_json::{Value, json};
 
 /// So long that only a hang meets it.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// In the URL of a PostgreSQL, to be looked for.
+const PASSWORD: &str = "password-canary";
 
 fn ringfence(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
@@ -30,6 +33,7 @@ fn ringfence(folder: &Path, arguments: &[&str]) -> Command {
 /// A server's process. What it writes is kept.
 struct Process {
     child: Child,
+    scheme: String,
     address: String,
     written: Arc<Mutex<Vec<u8>>>,
     readers: Vec<JoinHandle<()>>,
@@ -43,15 +47,16 @@ impl Process {
         let readers = vec![keep(child.stderr.take().unwrap(), &written)];
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit_once("http://").map(|(_, address)| address.to_owned());
-        let address = address.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&written.lock().unwrap())));
-        let mut process = Process { child, address, written, readers };
+        let url = line.trim().rsplit(' ').next().and_then(|url| url.split_once("://"));
+        let (scheme, address) = url.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&written.lock().unwrap())));
+        let (scheme, address) = (scheme.to_owned(), address.to_owned());
+        let mut process = Process { child, scheme, address, written, readers };
         process.readers.push(keep(stdout, &process.written));
         process
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// SIGKILL.
@@ -102,15 +107,39 @@ struct Plane {
     folder: tempfile::TempDir,
     process: Process,
     said: Vec<u8>,
+    /// Which database, where it is not the folder's own; and what its listener shows.
+    extra: Vec<String>,
+    /// Whose certificates are shown.
+    authority: Option<Authority>,
 }
 
 impl Plane {
     fn start() -> Self {
+        Plane::start_on(None, None)
+    }
+
+    fn start_on(postgres: Option<&Postgres>, authority: Option<Authority>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        succeed(&mut ringfence(folder.path(), &["control", "init", "--folder", "c"]));
-        let process = Process::start(serve(folder.path(), "127.0.0.1:0"));
+        let mut extra = Vec::new();
+        if let Some(postgres) = postgres {
+            private(&folder.path().join("url"), &format!("{}\n", postgres.database(PASSWORD)));
+            extra.extend(["--database-url-file", "url"].map(str::to_owned));
+        }
+        succeed(ringfence(folder.path(), &["control", "init", "--folder", "c"]).args(&extra));
+        assert_eq!(folder.path().join("c/control.db").exists(), postgres.is_none());
+        if let Some(authority) = &authority {
+            let (certificate, key) = authority.identity("127.0.0.1");
+            let path = |path: PathBuf| path.into_os_string().into_string().unwrap();
+            extra.extend(["--tls-cert".to_owned(), path(certificate), "--tls-key".to_owned(), path(key)]);
+        }
+        let process = Process::start({
+            let mut serve = serve(folder.path(), "127.0.0.1:0");
+            serve.args(&extra);
+            serve
+        });
+        assert_eq!(process.scheme, if authority.is_some() { "https" } else { "http" });
         private(&folder.path().join("id-keys"), &format!("{}\n", "A".repeat(43)));
-        let plane = Plane { folder, process, said: Vec::new() };
+        let plane = Plane { folder, process, said: Vec::new(), extra, authority };
         plane.manage(&["tokens", "create", "--kind", "gateway", "--name", "gw", "--out", "gateway-token"]);
         plane.manage(&["tokens", "create", "--kind", "gate", "--name", "door", "--out", "usage-token"]);
         plane
@@ -122,6 +151,9 @@ impl Plane {
 
     fn manage(&self, arguments: &[&str]) -> Value {
         let mut command = ringfence(self.folder.path(), &["control"]);
+        if let Some(authority) = &self.authority {
+            command.env("RINGFENCE_CONTROL_CA_FILE", authority.ca());
+        }
         let output = succeed(command.args(arguments).env("RINGFENCE_CONTROL_URL", self.process.url()));
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
@@ -130,8 +162,14 @@ impl Plane {
         self.manage(&["workspaces", "create", id, "--enabled", "true", "--tool", "code_execution"]);
     }
 
+    /// Where it is, for whoever has that token.
+    fn address(&self, token: String) -> Address {
+        let authorities = self.authority.as_ref().map(|authority| fs::read(authority.ca()).unwrap());
+        Address::believing(&self.process.url(), Some(token), authorities.as_deref()).unwrap()
+    }
+
     fn grant(&self, workspace: &str) -> String {
-        let address = Address::parse(&self.process.url(), Some(line(&self.path("gateway-token")))).unwrap();
+        let address = self.address(line(&self.path("gateway-token")));
         let body = json!({"workspace": workspace}).to_string();
         let answer = Connection::new(&address).call("POST", "/v1/grants", "application/json", body.as_bytes()).unwrap();
         assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
@@ -144,7 +182,9 @@ impl Plane {
         let address = self.process.address.clone();
         let said = self.process.kill();
         self.said.extend(said);
-        self.process = Process::start(serve(self.folder.path(), &address));
+        let mut serve = serve(self.folder.path(), &address);
+        serve.args(&self.extra);
+        self.process = Process::start(serve);
     }
 
     fn gate(&self, backend: &str, address: &str) -> Process {
@@ -155,6 +195,9 @@ impl Plane {
         let mut command = ringfence(self.folder.path(), &arguments);
         command.args(["--id-keys-file", "id-keys", "--backend", &backend, "--usage-spool", "spool"]);
         command.args(["--usage-url", &usage, "--usage-token-file", "usage-token", "--log-level", "trace"]);
+        if let Some(authority) = &self.authority {
+            command.arg("--control-ca").arg(authority.ca());
+        }
         Process::start(command)
     }
 
@@ -216,12 +259,33 @@ impl Caller {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_counts_once_whoever_is_killed() {
     let fake = Fake::start(Rules::default()).await.unwrap();
-    let url = fake.url().to_owned();
-    tokio::task::spawn_blocking(move || under_kills(&fake, &url)).await.unwrap();
+    tokio::task::spawn_blocking(move || under_kills(&fake, None)).await.unwrap();
 }
 
-fn under_kills(fake: &Fake, backend: &str) {
-    let mut plane = Plane::start();
+/// The same over a PostgreSQL, which crashes as well and is away while calls go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_counts_once_whoever_is_killed_on_postgresql() {
+    let fake = Fake::start(Rules::default()).await.unwrap();
+    let killed = move || {
+        let mut postgres = Postgres::start();
+        under_kills(&fake, Some(&mut postgres));
+        assert!(postgres.end().success(), "PostgreSQL ended well");
+    };
+    tokio::task::spawn_blocking(killed).await.unwrap();
+}
+
+/// Waits until more calls have been answered than now.
+fn go_on(told: &AtomicU64) {
+    let (goal, begun) = (told.load(Ordering::SeqCst) + 40, Instant::now());
+    while told.load(Ordering::SeqCst) < goal {
+        assert!(begun.elapsed() < PATIENCE, "calls do not go on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn under_kills(fake: &Fake, mut postgres: Option<&mut Postgres>) {
+    let backend = fake.url();
+    let mut plane = Plane::start_on(postgres.as_deref(), None);
     plane.workspace("team-a");
     plane.workspace("last");
     let (grant, last) = (plane.grant("team-a"), plane.grant("last"));
@@ -241,18 +305,19 @@ fn under_kills(fake: &Fake, backend: &str) {
             });
         }
         for round in 0..6 {
-            // More calls have been answered since the last kill.
-            let (goal, begun) = (told.load(Ordering::SeqCst) + 40, Instant::now());
-            while told.load(Ordering::SeqCst) < goal {
-                assert!(begun.elapsed() < PATIENCE, "calls do not go on");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            go_on(&told);
             if round % 2 == 0 {
                 plane.kill_and_start();
             } else {
                 let said = gate.kill();
                 plane.said.extend(said);
                 gate = plane.gate(backend, &gate_url["http://".len()..]);
+            }
+            if let (Some(postgres), 0..3) = (&mut postgres, round) {
+                go_on(&told);
+                postgres.crash();
+                go_on(&told);
+                postgres.start_again();
             }
         }
         stop.store(true, Ordering::SeqCst);
@@ -287,11 +352,40 @@ fn under_kills(fake: &Fake, backend: &str) {
 async fn no_secret_is_written_anywhere() {
     let fake = Fake::start(Rules::default()).await.unwrap();
     let url = fake.url().to_owned();
-    tokio::task::spawn_blocking(move || canaries(&url)).await.unwrap();
+    tokio::task::spawn_blocking(move || canaries(&url, None, None)).await.unwrap();
 }
 
-fn canaries(backend: &str) {
-    let mut plane = Plane::start();
+/// The same over a PostgreSQL: its tables, its log of changes, its answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_written_anywhere_on_postgresql() {
+    let fake = Fake::start(Rules::default()).await.unwrap();
+    let url = fake.url().to_owned();
+    tokio::task::spawn_blocking(move || canaries(&url, Some(Postgres::start()), None)).await.unwrap();
+}
+
+/// The same over TLS, whose private key is one of the secrets: managed by commands, asked by a gate, killed and started
+/// again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_written_anywhere_over_tls() {
+    let fake = Fake::start(Rules::default()).await.unwrap();
+    let url = fake.url().to_owned();
+    tokio::task::spawn_blocking(move || canaries(&url, None, Some(Authority::new()))).await.unwrap();
+}
+
+/// Everything in a folder. Pages that were not written to are nothing but zeros: these are left out.
+fn files(folder: &Path, heap: &mut Vec<u8>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files(&entry.path(), heap);
+        } else if kind.is_file() {
+            heap.extend(fs::read(entry.path()).unwrap().into_iter().filter(|byte| *byte != 0));
+        }
+    }
+}
+
+fn canaries(backend: &str, postgres: Option<Postgres>, authority: Option<Authority>) {
+    let mut plane = Plane::start_on(postgres.as_ref(), authority);
     plane.workspace("team-a");
     let grant = plane.grant("team-a");
     let mut gate = plane.gate(backend, "127.0.0.1:0");
@@ -319,7 +413,7 @@ fn canaries(backend: &str) {
         ("GET", "/v1/nothing", admin.clone()),
         ("POST", "/v1/usage", line(&plane.path("usage-token"))),
     ] {
-        let address = Address::parse(&plane.process.url(), Some(token)).unwrap();
+        let address = plane.address(token);
         let body = json!({"workspace": "team-a"}).to_string();
         let answer = Connection::new(&address).call(method, path, "application/json", body.as_bytes()).unwrap();
         plane.said.extend(answer.body);
@@ -331,16 +425,32 @@ fn canaries(backend: &str) {
     heap.extend(plane.said.clone());
     let text = String::from_utf8_lossy(&heap).into_owned();
     assert!(text.contains("chmod 600") && text.len() > 2000, "they wrote something: {text}");
-    for name in ["c/control.db", "c/control.db-wal"] {
-        heap.extend(fs::read(plane.path(name)).unwrap_or_default());
+    let mut kept = Vec::new();
+    match postgres {
+        None => {
+            for name in ["c/control.db", "c/control.db-wal"] {
+                kept.extend(fs::read(plane.path(name)).unwrap_or_default());
+            }
+        }
+        Some(mut postgres) => {
+            // In order: what it held in memory is in its files then.
+            postgres.stop();
+            files(&postgres.data(), &mut kept);
+        }
     }
-    for file in fs::read_dir(plane.path("spool")).unwrap() {
-        heap.extend(fs::read(file.unwrap().path()).unwrap());
-    }
+    let told = String::from_utf8_lossy(&kept).contains("workspace.created");
+    assert!(told, "what the database keeps is what is looked at");
+    heap.extend(kept);
+    files(&plane.path("spool"), &mut heap);
     let d = secret_key.split("\"d\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let signature = grant.rsplit('.').next().unwrap().to_owned();
     let tokens = ["gateway-token", "usage-token"].map(|name| line(&plane.path(name)));
-    let secrets = [vec![admin, d, signature, "A".repeat(43)], tokens.to_vec()].concat();
+    let mut secrets = [vec![admin, d, signature, "A".repeat(43), PASSWORD.to_owned()], tokens.to_vec()].concat();
+    if let Some(authority) = &plane.authority {
+        let pem = fs::read_to_string(authority.path("127.0.0.1.key")).unwrap();
+        // The first line says which kind of key it is, the last one is public: the second has most of what is secret.
+        secrets.push(pem.lines().filter(|line| !line.starts_with("-----")).nth(1).unwrap().to_owned());
+    }
     for secret in secrets {
         let found = heap.windows(secret.len()).position(|window| window == secret.as_bytes());
         if let Some(at) = found {
@@ -389,6 +499,46 @@ fn a_wrong_configuration_is_told_and_holds_no_secret() {
     assert!(code == Some(1) && said.contains("--token-file"), "{code:?} {said}");
 }
 
+/// Over TLS a command believes whom the authorities name, and says nothing to anybody else.
+#[test]
+fn commands_speak_tls_to_whom_the_authorities_name() {
+    let plane = Plane::start_on(None, Some(Authority::new()));
+    assert_eq!(plane.manage(&["workspaces", "list"]), json!({"workspaces": []}));
+    let other = Authority::new();
+    let plain = plane.process.url().replace("https", "http");
+    let ca = plane.authority.as_ref().unwrap().ca();
+    for (url, authorities, word) in [
+        (plane.process.url(), None, "certificate"),
+        (plane.process.url(), Some(other.ca()), "certificate"),
+        (plane.process.url().replace("127.0.0.1", "localhost"), Some(ca.clone()), "certificate"),
+        (plain, Some(ca.clone()), "HTTP/1.1"),
+        (plane.process.url(), Some(plane.path("c/admin-token")), "PEM"),
+        (plane.process.url(), Some(plane.path("nowhere")), "nowhere"),
+        ("ftp://x".to_owned(), Some(ca), "https://"),
+    ] {
+        let mut command = ringfence(plane.folder.path(), &["control", "workspaces", "list", "--url", &url]);
+        if let Some(authorities) = &authorities {
+            command.arg("--ca-file").arg(authorities);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(word), "{url} {authorities:?}: {said}");
+        assert!(!said.contains(&line(&plane.path("c/admin-token"))), "{said}");
+    }
+    // A key that others can read, and one of another certificate.
+    let (certificate, key) = other.identity("another");
+    let (_, strangers) = other.identity("strangers");
+    for (file, word) in [(&strangers, "another.pem"), (&key, "chmod 600")] {
+        if word == "chmod 600" {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let mut command = serve(plane.folder.path(), "127.0.0.1:0");
+        let output = command.arg("--tls-cert").arg(&certificate).arg("--tls-key").arg(file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(word), "{:?} {said}", output.status);
+    }
+}
+
 /// Every command once, and a backup that is served.
 #[test]
 fn the_commands_manage_a_control_plane() {
@@ -419,6 +569,21 @@ fn the_commands_manage_a_control_plane() {
     assert_eq!(states, [json!("signing"), json!("revoked")]);
     let audit = plane.manage(&["audit", "--workspace", "team-a", "--limit", "1000"]);
     assert!(audit["lines"].as_array().unwrap().iter().any(|line| line["action"] == "grant.made"));
+
+    let prune = |arguments: &[&str]| {
+        let mut command = ringfence(plane.folder.path(), &["control", "prune", "--folder", "c"]);
+        command.args(arguments).output().unwrap()
+    };
+    // Everything is of today.
+    let pruned = prune(&["--usage-keep-days", "30", "--audit-keep-days", "30"]);
+    assert!(pruned.status.success() && pruned.stdout.starts_with(b"0 records"), "{pruned:?}");
+    let audit = plane.manage(&["audit", "--limit", "1000"]);
+    let closed = audit["lines"].as_array().unwrap().iter().find(|line| line["action"] == "usage.closed").unwrap();
+    assert_eq!(closed["actor"], "command");
+    assert_eq!(plane.manage(&["usage"])["closed_before"], closed["detail"]["before"]);
+    for wrong in [&[][..], &["--usage-keep-days", "6"], &["--audit-keep-days", "0"], &["--usage-keep-days", "soon"]] {
+        assert_eq!(prune(wrong).status.code(), Some(2), "{wrong:?}");
+    }
 
     succeed(&mut ringfence(plane.folder.path(), &["control", "backup", "--folder", "c", "copy.db"]));
     private(&plane.path("copy-url"), &format!("sqlite:{}\n", plane.path("copy.db").display()));

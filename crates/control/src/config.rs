@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringfence_tls::ServerTls;
 use zeroize::Zeroizing;
 
 use crate::error::ControlError;
@@ -28,19 +29,21 @@ pub struct Config {
     pub grant_seconds_max: u64,
     /// How long the next key is published before it signs, seconds.
     pub key_lead_seconds: u64,
+    /// How long things are kept.
+    pub keep: Keep,
     /// What the listener shows; `None` is plain HTTP.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServerTls>,
     /// `None` is the system's clock.
     pub clock: Option<Clock>,
 }
 
-/// A certificate chain and its private key.
-#[derive(Debug, Clone)]
-pub struct TlsFiles {
-    /// The chain, in PEM.
-    pub certificate: PathBuf,
-    /// The key, in PEM, mode 0600.
-    pub key: PathBuf,
+/// How long a running control plane keeps things, days; for ever, where nothing is said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Single records of usage. Older ones are rolled up into the totals of their day, and taken no more.
+    pub usage_days: Option<u64>,
+    /// Lines of the audit.
+    pub audit_days: Option<u64>,
 }
 
 /// The URL of a database, which may hold a password: it shows itself in no Debug.

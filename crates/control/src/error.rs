@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use ringfence_grant::{GrantError, KeyError};
 use ringfence_secret::SecretError;
-use ringfence_tls::TlsError;
 use thiserror::Error;
 
 /// A failure of the control plane. No text holds a secret or a database URL.
@@ -31,9 +30,6 @@ pub enum ControlError {
     /// A file with a secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// TLS of the listener.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     /// A private key cannot be used.
     #[error("the key file {} cannot be used", path.display())]
     KeyFile {

@@ -116,7 +116,7 @@ impl Keyring {
     ) -> Result<Added, ControlError> {
         let key = SigningKey::generate(algorithm).map_err(ControlError::Key)?;
         let kid = key.public().key_id().to_owned();
-        let mut transaction = store.write_alone().await?;
+        let mut transaction = store.write_alone(store::LOCK).await?;
         let rows = store::keys_in(&mut transaction).await?;
         let roles = self.schedule(&rows, now_ms);
         if roles.iter().filter(|role| is_published(**role)).count() >= KEYS_PUBLISHED_MAX {

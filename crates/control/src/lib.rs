@@ -27,15 +27,17 @@ mod error;
 mod keyring;
 pub mod limits;
 mod policy;
+mod prune;
 mod random;
 mod serve;
 mod store;
 mod token;
 
 pub use api::openapi;
-pub use config::{Clock, Config, DatabaseUrl, TlsFiles};
+pub use config::{Clock, Config, DatabaseUrl, Keep};
 pub use error::ControlError;
 pub use policy::{Policy, PolicyFault};
+pub use prune::Pruned;
 pub use serve::Control;
 pub use store::backup;
 pub use token::make_admin_token;

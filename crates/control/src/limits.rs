@@ -69,6 +69,25 @@ pub const REPORT_ROWS_MAX: u32 = 100_000;
 /// The longest time that a usage report spans, days.
 pub const REPORT_DAYS_MAX: u64 = 400;
 
+/// The shortest time that records of usage are kept, days: their ids must outlive whatever keeps a front door from the
+/// control plane, or what it sends again is refused.
+pub const USAGE_KEEP_DAYS_MIN: u64 = 7;
+
+/// The shortest time that lines of the audit are kept, days.
+pub const AUDIT_KEEP_DAYS_MIN: u64 = 1;
+
+/// The longest of both, days: a hundred years.
+pub const KEEP_DAYS_MAX: u64 = 36_500;
+
+/// Rows that are pruned in one transaction: it lasts a part of a second, and others wait for it.
+pub const PRUNE_PORTION_ROWS: i64 = 5000;
+
+/// How long others have their turn between two such transactions.
+pub const PRUNE_REST: Duration = Duration::from_millis(50);
+
+/// How often a control plane that runs prunes.
+pub const PRUNE_PAUSE: Duration = Duration::from_secs(3600);
+
 /// How long a grant is valid unless the request asks for less, seconds.
 pub const GRANT_SECONDS_DEFAULT: u64 = 900;
 

@@ -11,19 +11,21 @@ use ringfence_listen::Bounds;
 use ringfence_tls::ServerTls;
 
 use crate::api::{self, App};
-use crate::config::{Clock, Config};
+use crate::config::{Clock, Config, Keep};
 use crate::error::ControlError;
 use crate::keyring::{Added, Keyring};
 use crate::limits::{
     ADMIN_TOKEN_BYTES_MIN, BODY_WAIT, CONNECTIONS_MAX, DRAIN_WAIT, HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX,
     KEY_LEAD_SECONDS_MAX,
 };
+use crate::prune::{self, Pruned};
 use crate::store::Store;
 use crate::token::hash;
 
 /// A control plane that is connected to its database.
 pub struct Control {
     app: Arc<App>,
+    keep: Keep,
     tls: Option<ServerTls>,
 }
 
@@ -46,8 +48,7 @@ impl Control {
             grant_seconds_max: config.grant_seconds_max,
             clock,
         };
-        let tls = config.tls.map(|files| ServerTls::read(&files.certificate, &files.key, None)).transpose()?;
-        Ok(Control { app: Arc::new(app), tls })
+        Ok(Control { app: Arc::new(app), keep: config.keep, tls: config.tls })
     }
 
     /// The id of the key that signs now.
@@ -75,6 +76,14 @@ impl Control {
         }
     }
 
+    /// Lets go of what is older than it must be kept, now.
+    ///
+    /// # Errors
+    /// When the database does not do it. What was done until then stays done.
+    pub async fn prune(&self) -> Result<Pruned, ControlError> {
+        prune::prune(&self.app, self.keep, "command").await
+    }
+
     /// Ends the connections to the database.
     pub async fn close(self) {
         self.app.store.close().await;
@@ -97,8 +106,14 @@ impl Control {
             head_wait: HEAD_WAIT,
             stall_max: BODY_WAIT,
         };
+        let pruning =
+            (self.keep != Keep::default()).then(|| tokio::spawn(prune::run(Arc::clone(&self.app), self.keep)));
         let service = TowerToHyperService::new(api::router(Arc::clone(&self.app)));
-        let open = ringfence_listen::serve(listener, self.tls.clone(), bounds, service, shutdown).await;
+        let open = ringfence_listen::serve(listener, self.tls, bounds, service, shutdown).await;
+        if let Some(pruning) = pruning {
+            // A portion that is cut off is rolled back.
+            pruning.abort();
+        }
         let open = open.map_err(ControlError::Listen)?;
         let begun = Instant::now();
         let _in_time = tokio::time::timeout(DRAIN_WAIT, open.drain()).await;
@@ -122,6 +137,7 @@ fn check(config: &Config) -> Result<(), ControlError> {
     if config.key_lead_seconds > KEY_LEAD_SECONDS_MAX {
         return setting("the lead time of keys must be at most 604800 seconds");
     }
+    prune::check(config.keep)?;
     if !config.keys_folder.is_dir() {
         let reason = "it is no folder: `ringfence control init` makes it".to_owned();
         return Err(ControlError::Content { path: config.keys_folder.clone(), reason });

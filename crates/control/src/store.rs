@@ -6,6 +6,7 @@
 
 mod audit;
 mod keys;
+mod prune;
 mod schema;
 mod tokens;
 mod usage;
@@ -24,7 +25,7 @@ use crate::limits::{DATABASE_CONNECTIONS_MAX, DATABASE_WAIT};
 pub(crate) use audit::{Line, NewLine, write as write_audit};
 pub(crate) use keys::{KeyRow, add_in as add_key_in, keys_in, signs_until};
 pub(crate) use tokens::{NewToken, TokenRow};
-pub(crate) use usage::{Group, Report, ReportRow};
+pub(crate) use usage::{Group, Report, ReportRow, Taken};
 pub(crate) use workspaces::{Workspace, Written, workspace_in};
 
 /// A page of a list: at most `limit` entries after the one named `after`.
@@ -33,8 +34,8 @@ pub(crate) struct Page {
     pub(crate) limit: i64,
 }
 
-/// Any number: what replicas must not do at once they do in turn by it.
-const LOCK: i64 = 0x7269_6e67_6665_6e63;
+/// Any number: changes of the schema and of the keys, which replicas must not make at once, they make in turn by it.
+pub(crate) const LOCK: i64 = 0x7269_6e67_6665_6e63;
 
 /// The database.
 pub(crate) struct Store {
@@ -73,12 +74,22 @@ impl Store {
         begun.map_err(ControlError::database("beginning a transaction"))
     }
 
-    /// The same, one after the other over all replicas: for what is decided by what is there.
-    pub(crate) async fn write_alone(&self) -> Result<Tx, ControlError> {
+    /// The same, one after the other over all replicas that name the same lock: for what is decided by what is there.
+    pub(crate) async fn write_alone(&self, lock: i64) -> Result<Tx, ControlError> {
+        self.write_under("SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)", lock).await
+    }
+
+    /// The same beside others that do so too, and not beside [`Self::write_alone`].
+    pub(crate) async fn write_beside(&self, lock: i64) -> Result<Tx, ControlError> {
+        self.write_under("SELECT CAST(pg_advisory_xact_lock_shared($1) AS TEXT)", lock).await
+    }
+
+    /// SQLite has one writer at a time anyway.
+    async fn write_under(&self, take: &str, lock: i64) -> Result<Tx, ControlError> {
         let mut transaction = self.write().await?;
         if !self.sqlite {
-            let lock = sqlx::query("SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)").bind(LOCK);
-            lock.execute(&mut *transaction).await.map_err(ControlError::database("waiting for its turn"))?;
+            let taken = sqlx::query(take).bind(lock).execute(&mut *transaction).await;
+            taken.map_err(ControlError::database("waiting for its turn"))?;
         }
         Ok(transaction)
     }

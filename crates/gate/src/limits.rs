@@ -129,6 +129,9 @@ pub const SPOOL_BYTES_DEFAULT: u64 = 256 << 20;
 /// Records in one batch.
 pub const BATCH_RECORDS_MAX: usize = 500;
 
+/// The longest answer to a batch that is looked into, bytes.
+pub const TAKEN_BYTES_MAX: usize = 4 << 10;
+
 /// How long the control plane may take to answer a batch.
 pub const BATCH_WAIT: Duration = Duration::from_secs(30);
 

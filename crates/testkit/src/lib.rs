@@ -1,4 +1,5 @@
-//! What tests of the whole share: the real program on a port of its own, a plain blocking client, a leak counter.
+//! What tests of the whole share: the real program on a port of its own, a plain blocking client, a leak counter, a real
+//! PostgreSQL.
 //!
 //! May know: the program from outside, its ready lines, the contract's HTTP, `probe`. Never knows: any other room.
 //!
@@ -16,10 +17,12 @@ mod authority;
 mod client;
 mod container;
 mod leaks;
+mod postgres;
 mod server;
 
 pub use authority::Authority;
 pub use client::{Answer, Client, Session};
 pub use container::Container;
 pub use leaks::{Footprint, cgroups_of, daemon_descriptors, descendants, eventually, mounts};
+pub use postgres::Postgres;
 pub use server::{Server, ServerOptions, User, shared_state_dir};

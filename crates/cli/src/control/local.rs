@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_control::limits::{GRANT_SECONDS_DEFAULT, KEY_LEAD_SECONDS_DEFAULT};
-use ringfence_control::{Config, Control, DatabaseUrl, TlsFiles};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use ringfence_control::limits::{
+    AUDIT_KEEP_DAYS_MIN, GRANT_SECONDS_DEFAULT, KEEP_DAYS_MAX, KEY_LEAD_SECONDS_DEFAULT, USAGE_KEEP_DAYS_MIN,
+};
+use ringfence_control::{Config, Control, DatabaseUrl, Keep};
+use ringfence_tls::ServerTls;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client_commands::{block_on, print, text};
@@ -52,8 +55,22 @@ fn names(command: Command) -> Command {
     )
 }
 
+/// How long things are kept.
+fn keeping(command: Command) -> Command {
+    let days = |name, days_min: u64, help| {
+        value(name, "DAYS", help).value_parser(value_parser!(u64).range(days_min..=KEEP_DAYS_MAX))
+    };
+    command
+        .arg(days(
+            "usage-keep-days",
+            USAGE_KEEP_DAYS_MIN,
+            "Roll records of usage up into totals by day after so long (7 or more), and take none that is older",
+        ))
+        .arg(days("audit-keep-days", AUDIT_KEEP_DAYS_MIN, "Remove lines of the audit after so long"))
+}
+
 /// The command lines.
-pub(super) fn commands() -> [Command; 3] {
+pub(super) fn commands() -> [Command; 4] {
     let seconds = |name, default: &'static str, help| {
         let range = value_parser!(u64).range(0..=SECONDS_MAX);
         value(name, "SECONDS", help).default_value(default).value_parser(range)
@@ -62,7 +79,8 @@ pub(super) fn commands() -> [Command; 3] {
     let choice = |name, shown, default, choices: &[&'static str], help| {
         value(name, shown, help).default_value(default).value_parser(choices.to_vec())
     };
-    let serve = names(place(Command::new("serve").about("Serves the control plane's API over HTTP")))
+    let serve = names(place(Command::new("serve").about("Serves the control plane's API over HTTP")));
+    let serve = keeping(serve)
         .after_help(SERVE_AFTER)
         .arg(
             value("listen", "ADDRESS:PORT", "Where to listen; port 0 takes a free one").default_value("127.0.0.1:8090"),
@@ -78,7 +96,11 @@ pub(super) fn commands() -> [Command; 3] {
     let init = place(Command::new("init").about("Makes the folder, the admin's token, the database and the first key"));
     let backup = place(Command::new("backup").about("Copies an SQLite database, also one in use"));
     let target = Arg::new("target").value_name("FILE").required(true).value_parser(value_parser!(PathBuf));
-    [init, serve, backup.arg(target.help("Where to; it must not be there yet"))]
+    let backup = backup.arg(target.help("Where to; it must not be there yet"));
+    let prune = keeping(place(Command::new("prune").about("Lets go of usage and audit that are older, now")));
+    // Without one of them there would be nothing to do.
+    let which = ArgGroup::new("which").args(["usage-keep-days", "audit-keep-days"]).required(true).multiple(true);
+    [init, serve, backup, prune.group(which)]
 }
 
 fn folder(matches: &ArgMatches) -> PathBuf {
@@ -96,25 +118,44 @@ fn database(matches: &ArgMatches) -> anyhow::Result<DatabaseUrl> {
     })
 }
 
-fn tls_files(matches: &ArgMatches) -> Option<TlsFiles> {
-    let path = |name| matches.try_get_one::<PathBuf>(name).ok().flatten().cloned();
-    Some(TlsFiles { certificate: path("tls-cert")?, key: path("tls-key")? })
+fn listener_tls(matches: &ArgMatches) -> anyhow::Result<Option<ServerTls>> {
+    let path = |name| matches.get_one::<PathBuf>(name);
+    let (Some(certificate), Some(key)) = (path("tls-cert"), path("tls-key")) else { return Ok(None) };
+    Ok(Some(ServerTls::read(certificate, key, None)?))
 }
 
-fn config(matches: &ArgMatches, database: DatabaseUrl) -> Config {
-    let seconds = |name, default| matches.try_get_one::<u64>(name).ok().flatten().copied().unwrap_or(default);
-    let folder = folder(matches);
-    Config {
-        database,
-        keys_folder: folder.join("keys"),
-        admin_token_file: folder.join("admin-token"),
+fn keep(matches: &ArgMatches) -> Keep {
+    let days = |name| matches.try_get_one::<u64>(name).ok().flatten().copied();
+    Keep { usage_days: days("usage-keep-days"), audit_days: days("audit-keep-days") }
+}
+
+fn config(matches: &ArgMatches) -> anyhow::Result<Config> {
+    let seconds = |name, default| matches.get_one::<u64>(name).copied().unwrap_or(default);
+    Ok(Config {
         issuer: text(matches, "issuer"),
         audiences: matches.get_many::<String>("audience").unwrap_or_default().cloned().collect(),
         grant_seconds_max: seconds("grant-seconds", GRANT_SECONDS_DEFAULT),
         key_lead_seconds: seconds("key-lead", KEY_LEAD_SECONDS_DEFAULT),
-        tls: tls_files(matches),
+        tls: listener_tls(matches)?,
+        ..own(matches)?
+    })
+}
+
+/// For a command that makes no grant: the names do not matter.
+fn own(matches: &ArgMatches) -> anyhow::Result<Config> {
+    let folder = folder(matches);
+    Ok(Config {
+        database: database(matches)?,
+        keys_folder: folder.join("keys"),
+        admin_token_file: folder.join("admin-token"),
+        issuer: "command".to_owned(),
+        audiences: vec!["command".to_owned()],
+        grant_seconds_max: GRANT_SECONDS_DEFAULT,
+        key_lead_seconds: KEY_LEAD_SECONDS_DEFAULT,
+        keep: keep(matches),
+        tls: None,
         clock: None,
-    }
+    })
 }
 
 /// Makes what is not there yet, and leaves alone what is.
@@ -129,18 +170,7 @@ pub(super) fn init(matches: &ArgMatches) -> anyhow::Result<()> {
     if !token.try_exists().with_context(|| token.display().to_string())? {
         ringfence_control::make_admin_token(&token)?;
     }
-    // No grant is made here: the names do not matter.
-    let config = Config {
-        database: database(matches)?,
-        keys_folder: folder.join("keys"),
-        admin_token_file: token.clone(),
-        issuer: "init".to_owned(),
-        audiences: vec!["init".to_owned()],
-        grant_seconds_max: GRANT_SECONDS_DEFAULT,
-        key_lead_seconds: KEY_LEAD_SECONDS_DEFAULT,
-        tls: None,
-        clock: None,
-    };
+    let config = own(matches)?;
     let key = block_on(async {
         let control = Control::start(config).await?;
         let made = control.make_first_key().await?;
@@ -167,6 +197,19 @@ pub(super) fn backup(matches: &ArgMatches) -> anyhow::Result<()> {
     block_on(async { Ok(ringfence_control::backup(&database, &target).await?) })
 }
 
+/// Lets go of what is older than it is to be kept.
+pub(super) fn prune(matches: &ArgMatches) -> anyhow::Result<()> {
+    let config = own(matches)?;
+    let pruned = block_on(async {
+        let control = Control::start(config).await?;
+        let pruned = control.prune().await;
+        control.close().await;
+        Ok(pruned?)
+    })?;
+    print(format!("{} records rolled up, {} lines of the audit removed\n", pruned.records, pruned.lines));
+    Ok(())
+}
+
 /// Serves until it is told to end.
 pub(super) fn serve(matches: &ArgMatches) -> ExitCode {
     match try_serve(matches) {
@@ -181,8 +224,7 @@ pub(super) fn serve(matches: &ArgMatches) -> ExitCode {
 fn try_serve(matches: &ArgMatches) -> Result<(), Failure> {
     crate::gate::observe(matches);
     crate::serve::raise_descriptors();
-    let database = database(matches).map_err(Failure::of(Kind::Configuration))?;
-    let config = config(matches, database);
+    let config = config(matches).map_err(Failure::of(Kind::Configuration))?;
     let address = text(matches, "listen");
     let listener = TcpListener::bind(&address).with_context(|| format!("cannot listen on {address}"));
     let listener = listener.map_err(Failure::of(Kind::Serving))?;

@@ -14,7 +14,7 @@ use super::fault::{ErrorBody, Fault, uncached};
 use super::{Done, Shared};
 use crate::date;
 use crate::limits::{BATCH_RECORDS_MAX, RECORD_NUMBER_MAX, RECORD_TEXT_BYTES_MAX, REPORT_DAYS_MAX, REPORT_ROWS_MAX};
-use crate::store::{Group, Report, ReportRow};
+use crate::store::{self, Group, Report, ReportRow};
 
 /// That a batch is taken for good.
 #[derive(Serialize, ToSchema)]
@@ -24,6 +24,9 @@ pub(crate) struct Taken {
     records: u64,
     /// Those among them that were not there before.
     new: u64,
+    /// Those among them that began before the day up to which usage is closed. They were not taken: whether they have
+    /// been counted before cannot be told any more.
+    late: u64,
 }
 
 /// Which usage, and what is told apart.
@@ -48,10 +51,16 @@ pub(crate) struct UsageReport {
     from: String,
     /// `YYYY-MM-DD`.
     to: String,
+    /// `YYYY-MM-DD`: of the days before this one no record is taken any more. Absent where none is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_before: Option<String>,
+    /// Records that came too late for their day, over all batches and days, and were not taken.
+    late_records: u64,
     rows: Vec<ReportRow>,
 }
 
 /// Takes a batch of usage. What is answered with 200 is on the disk; each record counts once, however often it comes.
+/// Records of days that are closed are left out and told as `late`.
 #[utoipa::path(post, path = "/v1/usage", tag = "usage", request_body = Batch,
     params(("Idempotency-Key" = String, Header, description = "The batch's key")), responses(
     (status = 200, body = Taken),
@@ -78,8 +87,11 @@ pub(crate) async fn take(
     check_text("batch", &batch.batch)?;
     check_text("gate", &batch.gate)?;
     let records = batch.records.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
-    let new = app.store.take_usage(records, &batch.gate, &gate.id, app.now_ms()).await?;
-    let taken = Taken { batch: batch.batch, records: count as u64, new };
+    let store::Taken { new, late } = app.store.take_usage(records, &batch.gate, &gate.id, app.now_ms()).await?;
+    if late > 0 {
+        tracing::warn!(gate = batch.gate, records = late, "usage came too late for its day, and is not counted");
+    }
+    let taken = Taken { batch: batch.batch, records: count as u64, new, late };
     Ok(uncached(Json(taken).into_response()))
 }
 
@@ -160,7 +172,15 @@ async fn sums(app: &Shared, asked: UsageQuery) -> Result<(UsageReport, Group), F
     if rows.len() > REPORT_ROWS_MAX as usize {
         return Err(Fault::Query(format!("that are more than {REPORT_ROWS_MAX} rows: ask for fewer days")));
     }
-    Ok((UsageReport { from: date::text(from_day), to: date::text(to_day), rows }, group))
+    let closed = app.store.closed().await?;
+    let report = UsageReport {
+        from: date::text(from_day),
+        to: date::text(to_day),
+        closed_before: (closed.before_day > 0).then(|| date::text(closed.before_day)),
+        late_records: closed.late_records,
+        rows,
+    };
+    Ok((report, group))
 }
 
 fn group(by: Option<&str>) -> Result<Group, Fault> {

@@ -1,17 +1,16 @@
 //! The schema, in steps, brought up to date at every start.
 
-use super::Store;
-use super::commit;
+use super::{LOCK, Store, commit};
 use crate::error::ControlError;
 
 /// Each step takes a database from its index to the next version. A step is never changed once it was released. `@int`
 /// is a 64-bit integer, `@row` a number that counts up by itself, `@strict` what makes SQLite hold columns to their types.
-const STEPS: &[&str] = &[include_str!("schema/1.sql")];
+const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// Brings the schema up to date, in one transaction.
 pub(super) async fn bring_up(store: &Store) -> Result<(), ControlError> {
     let doing = || ControlError::database("bringing its schema up to date");
-    let mut transaction = store.write_alone().await?;
+    let mut transaction = store.write_alone(LOCK).await?;
     let made = "CREATE TABLE IF NOT EXISTS schema_version (version @int NOT NULL) @strict";
     sqlx::raw_sql(&spelled(made, store.sqlite)).execute(&mut *transaction).await.map_err(doing())?;
     let found: Option<(i64,)> =

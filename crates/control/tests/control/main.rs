@@ -12,13 +12,15 @@ mod backup;
 mod bad_input;
 mod grants;
 mod openapi;
+mod prune;
 mod rotation;
 mod support;
 mod tokens;
 mod usage;
 mod workspaces;
 
-use support::{Database, Postgres, Setup, watch};
+use ringfence_testkit::Postgres;
+use support::{Database, Setup, watch};
 
 /// A case gets a control plane of its own on a database of its own.
 type Case = (&'static str, fn(&Setup));
@@ -41,6 +43,12 @@ const CASES: &[Case] = &[
     ("usage: several front doors at once", usage::at_once),
     ("usage: sums and CSV", usage::sums),
     ("usage: extremes", usage::extremes),
+    ("prune: rolled up, closed, refused and counted", prune::rolled_up),
+    ("prune: portions", prune::portions),
+    ("prune: while everything is sent again", prune::at_once),
+    ("prune: by itself, the audit too", prune::by_itself),
+    ("prune: bounds", prune::bounds),
+    ("prune: an earlier schema", prune::earlier_schema),
     ("bad input: bodies, queries, paths, credentials", bad_input::refused),
     ("bad input: broken connections", bad_input::broken),
     ("start: again, and a newer schema", support::start_again),
@@ -64,9 +72,9 @@ fn every_case_on_sqlite() {
 #[test]
 fn every_case_on_postgresql() {
     let mut postgres = Postgres::start();
-    run(|| postgres.database());
+    run(|| Database::postgres(&postgres));
     eprintln!("-- the database is away for a while");
-    let setup = Setup::new(postgres.database());
+    let setup = Setup::new(Database::postgres(&postgres));
     usage::database_away(&setup, &mut postgres);
     drop(setup);
     watch::nothing_found();

@@ -1,8 +1,9 @@
 //! Usage.
 
+use ringfence_testkit::Postgres;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, NOON_MS, Postgres, Setup, ask};
+use crate::support::{Answer, NOON_MS, Setup, ask};
 
 pub(crate) fn record(id: &str) -> Value {
     json!({"id": id, "kind": "call", "at_ms": NOON_MS, "workspace": "team-a", "grant": "g", "backend": "b1",
@@ -10,7 +11,7 @@ pub(crate) fn record(id: &str) -> Value {
            "stdout_bytes": 12, "stderr_bytes": 1, "outcome": "ok", "status": 200})
 }
 
-fn send(setup: &Setup, gate: &str, key: &str, records: &[Value]) -> Answer {
+pub(crate) fn send(setup: &Setup, gate: &str, key: &str, records: &[Value]) -> Answer {
     let body = json!({"batch": key, "gate": "door-1", "records": records}).to_string();
     let authorization = format!("Bearer {gate}");
     let headers =

@@ -5,10 +5,13 @@ use std::io::{self, BufReader, Seek, SeekFrom};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::{BodyExt, Limited};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use ringfence_usage::{Batch, Record};
+use serde::Deserialize;
 use thiserror::Error;
+use tokio::time::timeout_at;
 
 use super::id::uuid;
 use super::line::{self, Mark};
@@ -17,7 +20,7 @@ use super::recover::segment_path;
 use super::spool::Spool;
 use crate::body::{Body, within};
 use crate::error::GateError;
-use crate::limits::{BATCH_RECORDS_MAX, BATCH_WAIT};
+use crate::limits::{BATCH_RECORDS_MAX, BATCH_WAIT, TAKEN_BYTES_MAX};
 use crate::secret::Bearer;
 use crate::upstream::{SendError, Upstream};
 use crate::url::Url;
@@ -140,12 +143,35 @@ impl Shipper {
         if let Some(token) = token {
             headers.insert(header::AUTHORIZATION, token.header());
         }
-        let answer = self.upstream.send(request, within(BATCH_WAIT)).await.map_err(ShipError::Send)?;
-        match answer.status() {
-            status if status.is_success() => Ok(()),
-            status => Err(ShipError::Status(status)),
+        let deadline = within(BATCH_WAIT);
+        let answer = self.upstream.send(request, deadline).await.map_err(ShipError::Send)?;
+        if !answer.status().is_success() {
+            return Err(ShipError::Status(answer.status()));
         }
+        // It is taken, whatever its body is and whether it comes.
+        let body = Limited::new(answer.into_body(), TAKEN_BYTES_MAX).collect();
+        if let Ok(Ok(body)) = timeout_at(deadline, body).await {
+            let records = late(&body.to_bytes());
+            if records > 0 {
+                tracing::error!(
+                    records,
+                    batch = batch.batch,
+                    "usage came too late: the control plane does not count it"
+                );
+            }
+        }
+        Ok(())
     }
+}
+
+/// How many records the control plane has refused for good, since it has closed their days.
+fn late(body: &[u8]) -> u64 {
+    #[derive(Deserialize)]
+    struct Taken {
+        #[serde(default)]
+        late: u64,
+    }
+    serde_json::from_slice(body).map_or(0, |taken: Taken| taken.late)
 }
 
 /// The ends between two places, as many as a batch holds, and where they stop.
@@ -184,4 +210,17 @@ fn read_ends(
         tracing::warn!(lines = damaged, "torn or damaged lines of the usage spool were stepped over");
     }
     Ok((records, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::late;
+
+    #[test]
+    fn what_came_too_late_is_read_and_everything_else_is_nothing() {
+        assert_eq!(late(br#"{"batch":"b","records":3,"new":1,"late":2}"#), 2);
+        for other in ["", "{}", "taken", "[]", r#"{"late":-1}"#, r#"{"late":"many"}"#] {
+            assert_eq!(late(other.as_bytes()), 0, "{other}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! What every case uses: databases, control planes, a client.
 
 mod client;
-mod postgres;
 pub(crate) mod watch;
 
 use std::fs;
@@ -12,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use ringfence_control::{Config, Control, ControlError, DatabaseUrl};
+use ringfence_control::{Config, Control, ControlError, DatabaseUrl, Keep, Pruned};
+use ringfence_testkit::Postgres;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use client::{Answer, ask, raw};
-pub(crate) use postgres::Postgres;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef";
 /// PostgreSQL trusts its socket and does not ask for it; it is in the URL to be looked for.
@@ -41,6 +40,12 @@ impl Database {
         let path = folder.path().join("control.db");
         let text = format!("sqlite:{}", path.display());
         Database { url: DatabaseUrl::sqlite(&path), sqlite: Some(path), text, folder }
+    }
+
+    pub(crate) fn postgres(postgres: &Postgres) -> Self {
+        let text = postgres.database(PASSWORD);
+        let url = DatabaseUrl::parse(&text).unwrap();
+        Database { url, sqlite: None, text, folder: tempfile::tempdir().unwrap() }
     }
 }
 
@@ -149,6 +154,7 @@ fn config(database: &Database, clock: &Arc<AtomicU64>) -> Config {
         audiences: vec![AUDIENCE.to_owned(), "https://other-door.test".to_owned()],
         grant_seconds_max: 900,
         key_lead_seconds: 300,
+        keep: Keep::default(),
         tls: None,
         clock: Some(Arc::new(move || clock.load(Ordering::SeqCst))),
     }
@@ -169,6 +175,17 @@ pub(crate) fn start(config: Config) -> Result<Running, ControlError> {
     Ok(Running { address, stop: Some(stop), thread: Some(thread) })
 }
 
+/// Prunes once, as the command does.
+pub(crate) fn prune(config: Config, keep: Keep) -> Result<Pruned, ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let control = Control::start(Config { keep, ..config }).await?;
+        let pruned = control.prune().await;
+        control.close().await;
+        pruned
+    })
+}
+
 /// What was written is there after a restart, and a database of a newer program is left alone.
 pub(crate) fn start_again(setup: &Setup) {
     setup.workspace("team-a", json!({"enabled": true, "tools": ["code_execution"]}));
@@ -178,18 +195,31 @@ pub(crate) fn start_again(setup: &Setup) {
     setup.database.execute("UPDATE schema_version SET version = 1000000");
     let error = start(setup.config()).err().expect("it is refused");
     assert!(matches!(error, ControlError::Newer { found: 1_000_000, .. }), "{error:?}");
-    setup.database.execute("UPDATE schema_version SET version = 1");
+    setup.database.execute("UPDATE schema_version SET version = 2");
 }
 
 impl Database {
     /// Changes the database behind the control plane's back.
     pub(crate) fn execute(&self, statement: &str) {
+        self.connected(async |connection| {
+            sqlx::raw_sql(statement).execute(connection).await.unwrap();
+        });
+    }
+
+    /// The rows of a table.
+    pub(crate) fn count(&self, table: &str) -> i64 {
+        let query = format!("SELECT COUNT(*) FROM {table}");
+        self.connected(async |connection| sqlx::query_scalar(&query).fetch_one(connection).await.unwrap())
+    }
+
+    fn connected<T>(&self, work: impl AsyncFnOnce(&mut sqlx::AnyConnection) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             sqlx::any::install_default_drivers();
             let mut connection = <sqlx::AnyConnection as sqlx::Connection>::connect(&self.text).await.unwrap();
-            sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+            let done = work(&mut connection).await;
             sqlx::Connection::close(connection).await.unwrap();
-        });
+            done
+        })
     }
 }
