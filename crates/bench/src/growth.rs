@@ -5,7 +5,7 @@ use ringfence_probe::Address;
 use crate::BenchError;
 use crate::backend::Backend;
 use crate::report::Figure;
-use crate::work::{Effort, Work, in_session, timed};
+use crate::work::{Effort, GROUPBY, Work, in_session, memory_of, timed, works};
 
 /// The works of this file.
 pub(crate) const WORKS: &[Work] = &[
@@ -17,7 +17,19 @@ pub(crate) const WORKS: &[Work] = &[
     beside("write_files_0", "a call that writes one file into an empty workspace", write_among::<0>),
     beside("write_files_1000", "a call that writes one file among 1,000", write_among::<1_000>),
     beside("write_files_50000", "a call that writes one file among 50,000", write_among::<50_000>),
+    single("memory_1", "memory of the machine for one session that ran a pandas groupby", memory_with::<1>),
+    single("memory_10", "the same for each of 10", memory_with::<10>),
+    single("memory_100", "the same for each of 100", memory_with::<100>),
+    single("memory_1000", "the same for each of 1,000", memory_with::<1_000>),
+    single("memory_files_0", "memory of the machine for each of 4 sessions that ran a print", memory_among::<0>),
+    single("memory_files_1000", "the same with 1,000 empty files in each", memory_among::<1_000>),
+    single("memory_files_50000", "the same with 50,000 empty files in each", memory_among::<50_000>),
 ];
+
+/// The works that growth is drawn from: these, and the print that they begin with.
+pub(crate) fn chosen() -> impl Iterator<Item = &'static Work> {
+    works().filter(|work| work.name == "print").chain(WORKS)
+}
 
 const fn beside(
     name: &'static str,
@@ -25,6 +37,14 @@ const fn beside(
     run: fn(&Address, &Effort) -> Result<Figure, BenchError>,
 ) -> Work {
     Work { name, about, long: true, once: false, run }
+}
+
+const fn single(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Address, &Effort) -> Result<Figure, BenchError>,
+) -> Work {
+    Work { name, about, long: true, once: true, run }
 }
 
 fn print_beside<const OTHERS: usize>(address: &Address, effort: &Effort) -> Result<Figure, BenchError> {
@@ -43,20 +63,32 @@ fn print_beside<const OTHERS: usize>(address: &Address, effort: &Effort) -> Resu
     Ok(figure)
 }
 
-/// Fills the workspace of a session, a hundred files to a folder.
+fn memory_with<const SESSIONS: u64>(address: &Address, _: &Effort) -> Result<Figure, BenchError> {
+    memory_of(address, SESSIONS, (GROUPBY, "7"), ("print(len(d))", "10000"))
+}
+
+fn memory_among<const FILES: usize>(address: &Address, _: &Effort) -> Result<Figure, BenchError> {
+    memory_of(address, 4, (&filling(FILES), "filled"), ("print(1+1)", "2"))
+}
+
+/// Fills the workspace of a session.
 fn filled<T>(
     address: &Address,
     files: usize,
     body: impl FnOnce(&mut Backend, &str) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
-    let code = format!(
-        "import os\nfor i in range({files}):\n    f = f'd{{i // 100}}'\n    if i % 100 == 0: os.mkdir(f)\n    open(f'{{f}}/{{i}}', 'w').close()\n\
-         print('filled')"
-    );
     in_session(address, |backend, session| {
-        backend.python(session, &code, "filled")?;
+        backend.python(session, &filling(files), "filled")?;
         body(backend, session)
     })
+}
+
+/// A program that makes so many empty files, a hundred to a folder.
+fn filling(files: usize) -> String {
+    format!(
+        "import os\nfor i in range({files}):\n    f = f'd{{i // 100}}'\n    if i % 100 == 0: os.mkdir(f)\n    open(f'{{f}}/{{i}}', 'w').close()\n\
+         print('filled')"
+    )
 }
 
 fn print_among<const FILES: usize>(address: &Address, effort: &Effort) -> Result<Figure, BenchError> {

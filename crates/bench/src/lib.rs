@@ -7,6 +7,7 @@
 //! backends alternate, so that a noisy machine disturbs both. Nothing here asserts a figure.
 
 mod backend;
+mod charts;
 mod error;
 mod floor;
 mod growth;

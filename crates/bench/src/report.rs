@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One figure of one backend: the median over the rounds of each of its numbers.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Figure {
     /// Time of one operation, microseconds.
@@ -69,7 +69,7 @@ impl Figure {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Figure::Latency { p50_us, p99_us, .. } => format!("{} / {}", micros(*p50_us), micros(*p99_us)),
             Figure::Rate { per_second } => format!("{per_second:.0} /s"),
@@ -89,21 +89,21 @@ fn micros(us: f64) -> String {
 }
 
 /// One work: the backend's figure and, where one was given, the peer's.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The work's name.
-    pub work: &'static str,
+    pub work: String,
     /// What is done.
-    pub about: &'static str,
+    pub about: String,
     /// The backend under `--base-url`.
     pub backend: Figure,
     /// The backend under `--peer-url`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Figure>,
 }
 
 /// All that one run measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// A fixed answer from a bare server in this process: what HTTP on loopback costs on this machine.
     pub floor: Figure,
@@ -205,7 +205,12 @@ mod tests {
             floor: latency(50.0, 60.0),
             bash_floor: latency(900.0, 1200.0),
             rounds: 1,
-            rows: vec![Row { work: "print", about: "", backend: latency(100.0, 1.0), peer: Some(latency(400.0, 1.0)) }],
+            rows: vec![Row {
+                work: "print".to_owned(),
+                about: String::new(),
+                backend: latency(100.0, 1.0),
+                peer: Some(latency(400.0, 1.0)),
+            }],
         };
         assert!(report.to_text().contains("0.25"), "{}", report.to_text());
         assert!(report.complete());

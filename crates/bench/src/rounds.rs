@@ -9,7 +9,10 @@ use ringfence_probe::{Address, Connection};
 use crate::error::BenchError;
 use crate::report::{Figure, Report, Row, median};
 use crate::work::{Effort, Soak, Work, works};
-use crate::{floor, work};
+use crate::{floor, growth, work};
+
+/// The name that stands for every work that shows how figures grow.
+const GROWTH: &str = "growth";
 
 /// What to measure, of whom.
 #[derive(Debug, Clone)]
@@ -18,7 +21,7 @@ pub struct Options {
     pub backend: Address,
     /// A second one, measured in turn with the first.
     pub peer: Option<Address>,
-    /// Names of [`works`]; empty is all but those that are marked as long.
+    /// Names of [`works`], or `growth` for all that show growth; empty is all but those that are marked as long.
     pub only: Vec<String>,
     /// How many rounds each median is of.
     pub rounds: usize,
@@ -55,7 +58,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
             }
         }
         let peer = peer.is_some().then(|| median(theirs));
-        rows.push(Row { work: work.name, about: work.about, backend: median(ours), peer });
+        rows.push(Row { work: work.name.to_owned(), about: work.about.to_owned(), backend: median(ours), peer });
     }
     Ok(Report { floor, bash_floor, rounds: options.rounds.max(1), rows })
 }
@@ -64,9 +67,15 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Work>, BenchError> {
     if only.is_empty() {
         return Ok(works().filter(|work| !work.long).collect());
     }
-    only.iter()
-        .map(|name| works().find(|work| work.name == name).ok_or_else(|| BenchError::UnknownWork(name.clone())))
-        .collect()
+    let mut chosen = Vec::new();
+    for name in only {
+        if name == GROWTH {
+            chosen.extend(growth::chosen());
+        } else {
+            chosen.push(works().find(|work| work.name == name).ok_or_else(|| BenchError::UnknownWork(name.clone()))?);
+        }
+    }
+    Ok(chosen)
 }
 
 fn measure(work: &Work, address: &Address, effort: &Effort) -> Figure {
@@ -127,6 +136,7 @@ mod tests {
     fn an_unknown_work_is_named() {
         assert!(matches!(chosen(&["nope".to_owned()]), Err(BenchError::UnknownWork(name)) if name == "nope"));
         assert_eq!(chosen(&["print".to_owned()]).unwrap().len(), 1);
+        assert!(chosen(&["growth".to_owned()]).unwrap().iter().any(|work| work.name == "print_beside_999"));
     }
 
     #[test]

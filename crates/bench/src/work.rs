@@ -104,7 +104,7 @@ const WORKS: &[Work] = &[
 ];
 
 const IMPORTS: &str = "import numpy, pandas, matplotlib.pyplot\nprint('ready')";
-const GROUPBY: &str = "import pandas as pd, numpy as np\n\
+pub(crate) const GROUPBY: &str = "import pandas as pd, numpy as np\n\
     d = pd.DataFrame({'k': np.arange(10_000) % 7, 'v': np.arange(10_000.0)})\n\
     print(len(d.groupby('k').v.mean()))";
 
@@ -353,23 +353,34 @@ fn get_transfer(address: &Address, _: &Effort) -> Result<Figure, BenchError> {
 }
 
 fn density(address: &Address, effort: &Effort) -> Result<Figure, BenchError> {
+    memory_of(address, effort.sessions.max(1), (GROUPBY, "7"), ("print(len(d))", "10000"))
+}
+
+/// Memory of the machine for each of so many sessions that all live and have run `first`; then each of them runs
+/// `again`. Both are a program and what it prints.
+pub(crate) fn memory_of(
+    address: &Address,
+    count: u64,
+    first: (&str, &str),
+    again: (&str, &str),
+) -> Result<Figure, BenchError> {
     let unknown = BenchError::Answer("this machine does not tell its memory");
     let before = memory_used_bytes().ok_or(unknown)?;
     let mut backend = Backend::new(address);
     let mut sessions = Vec::new();
-    let outcome = (0..effort.sessions.max(1)).try_for_each(|_| {
+    let outcome = (0..count).try_for_each(|_| {
         let session = backend.lease()?;
         sessions.push(session.clone());
-        backend.python(&session, GROUPBY, "7")
+        backend.python(&session, first.0, first.1)
     });
-    let answered = outcome
-        .and_then(|()| sessions.iter().try_for_each(|session| backend.python(session, "print(len(d))", "10000")));
+    let answered =
+        outcome.and_then(|()| sessions.iter().try_for_each(|session| backend.python(session, again.0, again.1)));
     let after = memory_used_bytes();
     for session in &sessions {
         backend.destroy(session)?;
     }
     answered?;
     let used = after.unwrap_or(before).saturating_sub(before);
-    let each = used as f64 / f64::from(1 << 20) / sessions.len() as f64;
-    Ok(Figure::Memory { mib_each: each, sessions: sessions.len() as u64 })
+    let each = used as f64 / f64::from(1 << 20) / count as f64;
+    Ok(Figure::Memory { mib_each: each, sessions: count })
 }

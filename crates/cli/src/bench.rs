@@ -1,16 +1,22 @@
 //! `ringfence bench`: measures a backend, alone or beside another.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_bench::{Options, Soak, works};
+use ringfence_bench::{Options, Report, Soak, works};
+use ringfence_secret::read_regular;
 
 use crate::client_commands::{Connection, complain, connection_args, print};
+use crate::limits::REPORT_BYTES_MAX;
 
 const AFTER: &str = "\
 Measures any backend of the contract over HTTP: latencies (p50 / p99), rates, transfers. With --peer-url a second \
 backend is measured in turn with the first, and the ratio of the two is shown. The first line is the machine's floor: a \
 fixed answer of a bare server. Figures are medians of the rounds.
+
+`--only growth` takes every work that shows how figures grow with sessions and files; --charts draws such a report.
 
 Example: ringfence bench --base-url http://127.0.0.1:8080 --peer-url http://127.0.0.1:9090 --only print,lease
 
@@ -37,7 +43,13 @@ pub(crate) fn command() -> Command {
         .arg(number("soak-leases", "5000", "Sessions that the calls of `soak` are spread over"))
         .arg(number("for", "0", "Seconds after which `soak` ends, whatever it has reached; 0 for none"))
         .arg(flag("json", "Report as JSON"))
+        .arg(charts_arg())
         .arg(flag("list", "Show every work, and end"))
+}
+
+fn charts_arg() -> Arg {
+    let help = "Measures nothing: prints the growth in this report of --json as Markdown with Mermaid charts";
+    Arg::new("charts").long("charts").value_name("REPORT").value_parser(value_parser!(PathBuf)).help(help)
 }
 
 /// Measures, and reports.
@@ -48,7 +60,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match bench(matches) {
+    let done = match matches.get_one::<PathBuf>("charts") {
+        Some(report) => charts(report),
+        None => bench(matches),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -56,6 +72,16 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn charts(path: &Path) -> anyhow::Result<bool> {
+    let shown = path.display();
+    let bytes = read_regular(path, REPORT_BYTES_MAX)?;
+    let report: Report = serde_json::from_slice(&bytes).with_context(|| format!("{shown} is no report of --json"))?;
+    let charts = report.to_charts();
+    anyhow::ensure!(!charts.is_empty(), "{shown} has no two figures of one growth; see --only growth");
+    print(charts);
+    Ok(true)
 }
 
 fn bench(matches: &ArgMatches) -> anyhow::Result<bool> {

@@ -56,3 +56,5 @@ pub(crate) const EMBEDDED_END_MAX: Duration = Duration::from_secs(30);
 pub(crate) const READY_LINE_BYTES_MAX: u64 = 64 << 10;
 /// The largest program that `run` and `exec` send, bytes: as much as the door takes in one request.
 pub(crate) const PROGRAM_BYTES_MAX: u64 = 4 << 20;
+/// The largest report that `bench --charts` reads, bytes.
+pub(crate) const REPORT_BYTES_MAX: usize = 4 << 20;
