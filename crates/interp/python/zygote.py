@@ -10,9 +10,11 @@ program; then it looks at itself, and ends with status 70 if anything is not as 
 
 import builtins
 import ctypes
+import functools
 import gc
 import io
 import json
+import mmap
 import os
 import random
 import resource
@@ -53,6 +55,9 @@ CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_MAX = 64
 MADV_COLLAPSE = 25
 HUGE_PAGE = 2 << 20
+POOL_BYTES = (16 if sys.version_info >= (3, 10) else 4) << 10
+SMALL_BYTES_MAX = 512  # what is larger comes from malloc
+HOLES_MAX = 20_000  # of one size
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -273,13 +278,15 @@ def preload(modules):
 
 
 def warm_up():
-    """Uses once what most programs use first: what these libraries then load and remember is shared by every fork."""
-    pandas, pyplot = sys.modules.get("pandas"), sys.modules.get("matplotlib.pyplot")
+    """Uses once what most programs use first: what these libraries then load and remember is shared by every fork.
+
+    Tables come last, since most programs begin with them: the interpreter's cache of methods is one for all, and
+    drawing fills it.
+    """
+    pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
+    pyplot, fonts = sys.modules.get("matplotlib.pyplot"), sys.modules.get("matplotlib.font_manager")
     try:
-        if pandas is not None:
-            table = pandas.read_csv(io.StringIO("key,value\na,1.5\nb,2.5\na,3.5\n"))
-            repr(table.groupby("key")["value"].mean())
-            repr(table.describe())
+        reseed()
         if pyplot is not None:
             figure, axes = pyplot.subplots()
             axes.plot([1, 2, 3], [2, 3, 5], label="line")
@@ -287,8 +294,50 @@ def warm_up():
             axes.legend()
             figure.savefig(io.BytesIO(), format="png")
             pyplot.close(figure)
+        if fonts is not None:
+            # matplotlib does so in every fork, which then writes to the pages that the fonts lie on.
+            fonts._get_font.cache_clear()
+        if pandas is not None and numpy is not None:
+            table = pandas.read_csv(io.StringIO("key,value\na,1.5\nb,2.5\na,3.5\n"))
+            repr(table.groupby("key")["value"].mean())
+            repr(table.describe())
+            table = pandas.DataFrame({"key": numpy.arange(100) % 7, "value": numpy.arange(100.0)})
+            repr(table.groupby("key").value.mean())
     except Exception as error:
         sys.stderr.write(f"ringfence: a preloaded library could not be used: {error}\n")
+
+
+def fill_holes():
+    """Objects for every free place in the pools of Python's allocator, to be kept for ever.
+
+    Imports leave holes all over. A fork would put its own first objects there, and get a copy of a page for each of a
+    few of them; without holes they lie close together on pages of its own.
+    """
+    kept = []
+    for size in range(16, SMALL_BYTES_MAX + 1, 16):
+        make = {16: object, 32: complex}.get(size) or functools.partial(bytes, size - bytes.__basicsize__)
+        # A whole pool, but for its head and a few places that the numbers of this loop may take.
+        whole = (POOL_BYTES - 48) // size - 3
+        made, pool, run = [], None, 0
+        while run < whole:
+            if len(made) == HOLES_MAX:
+                return kept  # another allocator: nothing is known of its holes
+            made.append(make())
+            run = run + 1 if id(made[-1]) // POOL_BYTES == pool else 1
+            pool = id(made[-1]) // POOL_BYTES
+        # That pool was empty.
+        del made[-run:]
+        kept.append(made)
+    return kept
+
+
+def mappings():
+    """This process's own: first and last address, rights, offset in the file, the file."""
+    with open("/proc/self/maps") as maps:
+        lines = [line.split(None, 5) for line in maps]
+    for place, rights, offset, _, _, *name in lines:
+        first, last = (int(end, 16) for end in place.split("-"))
+        yield first, last, rights, int(offset, 16), name[0].strip() if name else ""
 
 
 def join_pages():
@@ -297,16 +346,28 @@ def join_pages():
     A fork copies, and its end frees, one entry for two megabytes instead of 512: a third to a half of both. A page
     that a fork writes to is still copied alone.
     """
-    with open("/proc/self/maps") as maps:
-        areas = [line.split() for line in maps]
-    for place, rights, *_, name in (area if len(area) > 5 else [*area, ""] for area in areas):
+    for first, last, rights, _, name in list(mappings()):
         if rights.startswith("rw") and name in ("", "[heap]"):
-            first, last = (int(end, 16) for end in place.split("-"))
             first = -(-first // HUGE_PAGE) * HUGE_PAGE
             length = last // HUGE_PAGE * HUGE_PAGE - first
             if length > 0:
                 # What cannot be joined stays as it is.
                 libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), MADV_COLLAPSE)
+
+
+def join_libraries():
+    """Makes one mapping of each library's code and constants, by giving both the same rights.
+
+    A fork copies, and its end takes apart, every mapping: a third fewer are left. That constants can be executed
+    is no new power for programs, which may map what they want to execute.
+    """
+    areas = list(mappings())
+    for one, two in zip(areas, areas[1:]):
+        touch = one[1] == two[0] and one[3] + one[1] - one[0] == two[3]
+        if touch and one[4] == two[4] and one[4].startswith("/") and {one[2], two[2]} == {"r--p", "r-xp"}:
+            first, last = (one if one[2] == "r--p" else two)[:2]
+            rights = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
+            libc.mprotect(ctypes.c_void_p(first), ctypes.c_size_t(last - first), rights)
 
 
 def threads():
@@ -341,7 +402,9 @@ def main():
     gc.collect()
     gc.disable()  # nothing is collected until a fork turns it on again: shared pages stay shared
     gc.freeze()
+    holes = fill_holes()  # noqa: F841  (kept for ever)
     join_pages()
+    join_libraries()
     zygote.run()
 
 

@@ -1,0 +1,31 @@
+//! What a session costs in memory, held to recorded numbers: how much of the zygote's memory an interpreter has copied
+//! by the time that it has run what most programs begin with, and how many mappings each fork copies.
+
+use ringfence_testkit::ServerOptions;
+use serde_json::json;
+
+/// Memory that the first interpreter of a server has for itself after a groupby, KiB; docs/performance.md says what it
+/// consists of.
+const PRIVATE_KIB_MAX: u64 = 7300;
+/// Mappings of an interpreter.
+const MAPPINGS_MAX: u64 = 520;
+
+const GROUPBY: &str = "import pandas as pd, numpy as np\n\
+    d = pd.DataFrame({'k': np.arange(10_000) % 7, 'v': np.arange(10_000.0)})\n\
+    print(len(d.groupby('k').v.mean()))";
+const PRIVATE: &str = "print(next(line.split()[1] for line in open('/proc/self/smaps_rollup') \
+    if line.startswith('Private_Dirty:')))";
+const MAPPINGS: &str = "print(sum(1 for _ in open('/proc/self/maps')))";
+
+#[test]
+fn an_interpreter_that_ran_a_groupby_shares_most_of_its_memory() {
+    // Others that share with it: a page that nobody else has any more counts as its own.
+    let server = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).scientific().args(["--pool-size", "3"]).start();
+    let mut client = server.client();
+    let mut session = client.lease(&json!({}));
+    assert_eq!(session.python(GROUPBY), "7\n");
+    for (what, code, most) in [("KiB of its own", PRIVATE, PRIVATE_KIB_MAX), ("mappings", MAPPINGS, MAPPINGS_MAX)] {
+        let count: u64 = session.python(code).trim().parse().expect("a number");
+        assert!(count <= most, "{count} {what}; at most {most} are to be");
+    }
+}
