@@ -37,7 +37,8 @@ use serde_json::{Value, json};
 
 /// The recorded numbers, and the compiler that they are of.
 const RECORD: &str = "tests/cost_of_a_call/recorded.json";
-/// How much more than recorded is let pass: the order of things that happen at once, hashes, sizes of reads.
+/// How much more than recorded is let pass where runs differ: the order of things that happen at once, hashes, sizes
+/// of reads.
 const MORE_PERCENT: u64 = 5;
 /// Runs of a kind, few and many.
 const RUNS: [u64; 2] = [20, 220];
@@ -101,7 +102,7 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is worse than recorded, and what has become so much better that the record no longer guards it.
+/// What is worse than recorded.
 fn compare(seen: &BTreeMap<String, Cost>) -> Vec<String> {
     let text = std::fs::read_to_string(record_path()).expect("the record can be read");
     let record: Value = serde_json::from_str(&text).expect("the record is JSON");
@@ -115,10 +116,10 @@ fn compare(seen: &BTreeMap<String, Cost>) -> Vec<String> {
                 continue;
             };
             println!("{kind}: {number} {value}, recorded {before}");
-            if value * 100 > before * (100 + MORE_PERCENT) {
-                complaints.push(format!(
-                    "{kind}: {number} is {value}; recorded is {before}, {MORE_PERCENT} % more is let pass"
-                ));
+            let most = if exact(kind, number) { *before } else { before * (100 + MORE_PERCENT) / 100 };
+            if *value > most {
+                complaints
+                    .push(format!("{kind}: {number} is {value}; recorded is {before}, at most {most} is let pass"));
             }
         }
     }
@@ -131,6 +132,11 @@ fn compare(seen: &BTreeMap<String, Cost>) -> Vec<String> {
         ));
     }
     complaints
+}
+
+/// Whether a number is the same in every run: how often a transfer allocates depends on the pieces that it comes in.
+fn exact(kind: &str, number: &str) -> bool {
+    number == "allocations" && KINDS.iter().any(|known| known.name == kind && known.instructions)
 }
 
 fn record_path() -> PathBuf {
