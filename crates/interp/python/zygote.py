@@ -55,6 +55,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_MAX = 64
 MADV_COLLAPSE = 25
 HUGE_PAGE = 2 << 20
+MT19937_WORDS = 624
 POOL_BYTES = (16 if sys.version_info >= (3, 10) else 4) << 10
 SMALL_BYTES_MAX = 512  # what is larger comes from malloc
 HOLES_MAX = 20_000  # of one size
@@ -116,9 +117,11 @@ def verify(identity):
 def reseed():
     """Gives this fork randomness of its own. The hash seed is the zygote's: it cannot be changed."""
     random.seed()
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
+    numpy, numpy_random = sys.modules.get("numpy"), sys.modules.get("numpy.random")
+    if numpy is not None and numpy_random is not None:
+        # The whole state drawn: numpy's own `seed` draws a part of it, and takes twice as long.
+        words = numpy.frombuffer(os.urandom(MT19937_WORDS * 4), dtype="uint32")
+        numpy_random.set_state(("MT19937", words, MT19937_WORDS))
 
 
 def receive(link):

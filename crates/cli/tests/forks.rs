@@ -1,5 +1,7 @@
-//! What a session costs in memory, held to recorded numbers: how much of the zygote's memory an interpreter has copied
-//! by the time that it has run what most programs begin with, and how many mappings each fork copies.
+//! What forks of one zygote share and what they do not. Held to recorded numbers: how much of the zygote's memory an
+//! interpreter has copied by the time that it has run what most programs begin with, and how many mappings a fork copies.
+
+use std::collections::HashSet;
 
 use ringfence_testkit::ServerOptions;
 use serde_json::json;
@@ -28,4 +30,18 @@ fn an_interpreter_that_ran_a_groupby_shares_most_of_its_memory() {
         let count: u64 = session.python(code).trim().parse().expect("a number");
         assert!(count <= most, "{count} {what}; at most {most} are to be");
     }
+}
+
+#[test]
+fn sessions_of_one_zygote_draw_different_numbers() {
+    let server = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).scientific().args(["--pool-size", "2"]).start();
+    let mut drawn = HashSet::new();
+    for _ in 0..2 {
+        let mut client = server.client();
+        let mut session = client.lease(&json!({}));
+        let numbers = session.python("import random, numpy\nprint(random.random(), numpy.random.rand())");
+        assert_eq!(numbers.split_whitespace().count(), 2, "{numbers}");
+        drawn.extend(numbers.split_whitespace().map(str::to_owned));
+    }
+    assert_eq!(drawn.len(), 4, "{drawn:?}");
 }
