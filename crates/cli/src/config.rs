@@ -1,11 +1,13 @@
 //! The checked configuration of `ringfence serve`, made of the settings' texts.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ringfence_host::Choice;
+use ringfence_interp::Renewal;
 use ringfence_op::{CallLimits, CellLimits, Tier};
 use ringfence_tls::ServerTls;
 
@@ -36,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) pool_size: usize,
     pub(crate) pool_max: usize,
     pub(crate) memory_reserve: u64,
+    pub(crate) renewal: Renewal,
     pub(crate) idle: Clamp,
     pub(crate) lifetime: Clamp,
     pub(crate) cell: CellLimits,
@@ -93,6 +96,7 @@ impl Config {
             pool_size: size(count(values, "pool-size", 0, POOL_MAX)?),
             pool_max: size(count(values, "pool-max", 0, POOL_MAX)?),
             memory_reserve: values.parse("memory-reserve", bytes)?,
+            renewal: renewal(values)?,
             idle: clamp(values, "idle-timeout")?,
             lifetime: clamp(values, "lifetime")?,
             cell: cell_limits(values)?,
@@ -134,6 +138,16 @@ fn tier(values: &Values) -> anyhow::Result<(Choice, Tier)> {
         }
         _ => Ok((choice, least)),
     }
+}
+
+/// When zygotes are replaced; 0 is never.
+fn renewal(values: &Values) -> anyhow::Result<Renewal> {
+    let forks = count(values, "zygote-forks-max", 0, u32::MAX.into())?;
+    let age = seconds(values, "zygote-age-max", 0)?;
+    Ok(Renewal {
+        forks_max: u32::try_from(forks).ok().and_then(NonZeroU32::new),
+        age_max: Some(age).filter(|age| !age.is_zero()),
+    })
 }
 
 /// What connections are shown and asked for. Read now: once it serves, the process has no power over the host's files.
@@ -271,6 +285,10 @@ mod tests {
         assert_eq!(config.upload_bytes_max, 100 << 20);
         assert_eq!((config.image.as_str(), config.images.as_slice()), ("scientific", [Offer::All].as_slice()));
         assert_eq!((config.tier, config.tier_min), (Choice::Auto, Tier::Cell));
+        let hour = Duration::from_secs(3600);
+        assert_eq!(config.renewal, Renewal { forks_max: NonZeroU32::new(10_000), age_max: Some(hour) });
+        let never = with(&[("state-dir", "/tmp/x"), ("zygote-forks-max", "0"), ("zygote-age-max", "0")]).unwrap();
+        assert_eq!(never.renewal, Renewal::default());
     }
 
     #[test]
@@ -301,6 +319,8 @@ mod tests {
             ("tier-min", "auto"),
             ("max-sessions", "0"),
             ("max-sessions", "many"),
+            ("zygote-forks-max", "4294967296"),
+            ("zygote-age-max", "-1"),
             ("memory", "1KiB"),
             ("cpus", "0"),
             ("cpus", "inf"),

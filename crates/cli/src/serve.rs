@@ -106,6 +106,7 @@ async fn serve(
         pool_size: config.pool_size,
         pool_max: config.pool_max,
         memory: host.memory,
+        renewal: config.renewal,
         calls: config.call.clone(),
     };
     let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);

@@ -56,6 +56,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("max-sessions", "COUNT", "100", "Sessions at the same time; more are refused with 503"),
     row("pool-size", "COUNT", "4", "Cells kept ready ahead of time"),
     row("pool-max", "COUNT", "16", "Cells kept ready at most, where leases have lately found none; no fewer than `pool-size`"),
+    row("zygote-forks-max", "COUNT", "10000", "Sessions forked from one zygote, which share its address layout, before another takes its place; 0 for any number"),
+    row("zygote-age-max", "SECONDS", "3600", "How long a zygote of which a session was leased serves before another takes its place; 0 for ever"),
     row("memory-reserve", "BYTES", "256MiB", "Memory of the host, or of the server's own cgroup, that stays free: with less, leases are refused with 503; 0 for none"),
     row("timeout-default", "SECONDS", "30", "The timeout of a call that names none"),
     row("timeout-max", "SECONDS", "600", "Larger timeouts are clamped to this"),

@@ -211,4 +211,13 @@ fn short_of_memory_it_refuses_leases_and_says_when_to_ask_again() {
     assert_eq!(answer.status, 503, "{answer:?}");
     assert!(answer.json()["detail"].as_str().unwrap().contains("short of memory"), "{answer:?}");
     assert_eq!(client.call("GET", "/health", None).status, 200);
+    let answer = client.call("GET", "/ready", None);
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.json()["detail"].as_str().unwrap().contains("short of memory"), "{answer:?}");
+
+    // Without a pool there is not one cell that could be made ahead of time.
+    let server = options().args(["--memory-reserve", "1024TiB", "--pool-size", "0"]).start();
+    let mut client = server.client();
+    assert_eq!(client.call("GET", "/ready", None).status, 503);
+    assert_eq!(client.call("POST", "/sessions", Some(&json!({}))).status, 503);
 }

@@ -32,6 +32,13 @@ pub enum ToKeeper {
         /// Index of the image.
         image: u32,
     },
+    /// Start another zygote of the image beside the one that forks, which ends once the new one has taken over.
+    /// Answered by [`FromKeeper::ZygoteReady`] or [`FromKeeper::ZygoteNotRenewed`]; not at all where the image's
+    /// zygote is told to rest meanwhile.
+    RenewZygote {
+        /// Index of the image.
+        image: u32,
+    },
 }
 
 /// What the keeper says.
@@ -79,6 +86,10 @@ pub enum FromKeeper {
         cell: u64,
         /// The worker's process id in the keeper's pid namespace, to match [`FromKeeper::WorkerDied`].
         pid: u32,
+        /// The zygote whose address layout it has, as [`FromKeeper::ZygoteReady`] numbers them.
+        zygote: u32,
+        /// How often that zygote had forked, this time counted in.
+        forks: u32,
     },
     /// The worker could not be forked.
     WorkerFailed {
@@ -107,6 +118,20 @@ pub enum FromKeeper {
     CellGone {
         /// Which cell.
         cell: u64,
+    },
+    /// From here on this zygote forks the image's interpreters: the first, one after a death, or one that was asked for.
+    ZygoteReady {
+        /// Index of the image.
+        image: u32,
+        /// Its number: greater than that of every zygote before it, whatever its image.
+        zygote: u32,
+    },
+    /// The zygote that was asked for did not come up; the one before it, if there is one, goes on.
+    ZygoteNotRenewed {
+        /// Index of the image.
+        image: u32,
+        /// The kernel's error number; 0 where it ended by itself, or took too long.
+        errno: i32,
     },
 }
 
@@ -155,6 +180,7 @@ impl ToKeeper {
             ToKeeper::SpawnWorker { cell } => pack(2, [cell, 0, 0, 0, 0, 0, 0]),
             ToKeeper::DestroyCell { cell } => pack(3, [cell, 0, 0, 0, 0, 0, 0]),
             ToKeeper::RestZygote { image } => pack(4, [image.into(), 0, 0, 0, 0, 0, 0]),
+            ToKeeper::RenewZygote { image } => pack(5, [image.into(), 0, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -169,6 +195,7 @@ impl ToKeeper {
             2 => Ok(ToKeeper::SpawnWorker { cell: f[0] }),
             3 => Ok(ToKeeper::DestroyCell { cell: f[0] }),
             4 => Ok(ToKeeper::RestZygote { image: narrow(f[0])? }),
+            5 => Ok(ToKeeper::RenewZygote { image: narrow(f[0])? }),
             _ => Err(DecodeError::Kind),
         }
     }
@@ -194,13 +221,19 @@ impl FromKeeper {
             FromKeeper::CellFailed { cell, step, errno } => {
                 pack(132, [cell, step.into(), from_signed(errno), 0, 0, 0, 0])
             }
-            FromKeeper::WorkerStarted { cell, pid } => pack(133, [cell, pid.into(), 0, 0, 0, 0, 0]),
+            FromKeeper::WorkerStarted { cell, pid, zygote, forks } => {
+                pack(133, [cell, pid.into(), zygote.into(), forks.into(), 0, 0, 0])
+            }
             FromKeeper::WorkerFailed { cell, errno } => pack(134, [cell, from_signed(errno), 0, 0, 0, 0, 0]),
             FromKeeper::WorkerDied { cell, pid, status } => {
                 pack(135, [cell, pid.into(), from_signed(status), 0, 0, 0, 0])
             }
             FromKeeper::CellDied { cell, status } => pack(136, [cell, from_signed(status), 0, 0, 0, 0, 0]),
             FromKeeper::CellGone { cell } => pack(137, [cell, 0, 0, 0, 0, 0, 0]),
+            FromKeeper::ZygoteReady { image, zygote } => pack(138, [image.into(), zygote.into(), 0, 0, 0, 0, 0]),
+            FromKeeper::ZygoteNotRenewed { image, errno } => {
+                pack(139, [image.into(), from_signed(errno), 0, 0, 0, 0, 0])
+            }
         }
     }
 
@@ -228,11 +261,18 @@ impl FromKeeper {
                 meters: Meters(u8::try_from(f[2]).map_err(|_| DecodeError::Field)?),
             },
             132 => FromKeeper::CellFailed { cell: f[0], step: narrow(f[1])?, errno: signed(f[2])? },
-            133 => FromKeeper::WorkerStarted { cell: f[0], pid: narrow(f[1])? },
+            133 => FromKeeper::WorkerStarted {
+                cell: f[0],
+                pid: narrow(f[1])?,
+                zygote: narrow(f[2])?,
+                forks: narrow(f[3])?,
+            },
             134 => FromKeeper::WorkerFailed { cell: f[0], errno: signed(f[1])? },
             135 => FromKeeper::WorkerDied { cell: f[0], pid: narrow(f[1])?, status: signed(f[2])? },
             136 => FromKeeper::CellDied { cell: f[0], status: signed(f[1])? },
             137 => FromKeeper::CellGone { cell: f[0] },
+            138 => FromKeeper::ZygoteReady { image: narrow(f[0])?, zygote: narrow(f[1])? },
+            139 => FromKeeper::ZygoteNotRenewed { image: narrow(f[0])?, errno: signed(f[1])? },
             _ => return Err(DecodeError::Kind),
         })
     }
@@ -249,6 +289,7 @@ mod tests {
             ToKeeper::SpawnWorker { cell: u64::MAX },
             ToKeeper::DestroyCell { cell: 0 },
             ToKeeper::RestZygote { image: 2 },
+            ToKeeper::RenewZygote { image: 1 },
         ] {
             assert_eq!(ToKeeper::decode(&message.encode()), Ok(message));
         }
@@ -257,11 +298,13 @@ mod tests {
             FromKeeper::SetupFailed { step: 4, errno: 1 },
             FromKeeper::CellMade { cell: 1, owner_id: 9, meters: Meters(31) },
             FromKeeper::CellFailed { cell: 1, step: 2, errno: -3 },
-            FromKeeper::WorkerStarted { cell: 1, pid: 2 },
+            FromKeeper::WorkerStarted { cell: 1, pid: 2, zygote: 3, forks: 4 },
             FromKeeper::WorkerFailed { cell: 1, errno: 11 },
             FromKeeper::WorkerDied { cell: 1, pid: 2, status: 9 },
             FromKeeper::CellDied { cell: 1, status: 9 },
             FromKeeper::CellGone { cell: 1 },
+            FromKeeper::ZygoteReady { image: 1, zygote: 2 },
+            FromKeeper::ZygoteNotRenewed { image: 1, errno: 12 },
         ] {
             assert_eq!(FromKeeper::decode(&message.encode()), Ok(message));
         }

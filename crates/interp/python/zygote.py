@@ -409,6 +409,7 @@ def main():
     join_pages()
     join_libraries()
     zygote.run()
+    os._exit(0)  # nothing is to be taken apart, and what it has forked lives on
 
 
 main()

@@ -24,6 +24,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::interp::{Interp, InterpConfig};
 use crate::limits::KILL_ANSWER_WAIT_MAX;
 use crate::memory::Memory;
+use crate::pool::Renewal;
 
 /// The test's end: what happened in the threads.
 pub(crate) struct Fake {
@@ -57,7 +58,8 @@ impl Fake {
         thread::spawn(move || serve_keeper(for_thread, tell));
         let calls =
             CallLimits { interrupt_grace: Duration::from_millis(50), output_bytes_max: 100, ..CallLimits::default() };
-        let config = InterpConfig { pool_size, pool_max: pool_size, memory: Arc::new(Memory::new(0)), calls };
+        let memory = Arc::new(Memory::new(0));
+        let config = InterpConfig { pool_size, pool_max: pool_size, memory, renewal: Renewal::default(), calls };
         let interp = Interp::start(ours, Limiter::CgroupV2, &[root(true), root(false)], config).unwrap();
         Fake { interp, written, keeper }
     }
@@ -127,13 +129,13 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
                 let (at, pid) = (cells[&cell].clone(), next_pid);
                 let (signal, signals) = channel();
                 *at.signals.lock().unwrap() = Some(signal);
-                say(&keeper, FromKeeper::WorkerStarted { cell, pid }, &[]);
+                say(&keeper, FromKeeper::WorkerStarted { cell, pid, zygote: 1, forks: 1 }, &[]);
                 thread::spawn(move || {
                     let status = serve_worker(&at, descriptors, &signals);
                     say(&at.keeper, FromKeeper::WorkerDied { cell: at.id, pid, status }, &[]);
                 });
             }
-            ToKeeper::RestZygote { .. } => {}
+            ToKeeper::RestZygote { .. } | ToKeeper::RenewZygote { .. } => {}
             ToKeeper::DestroyCell { cell } => {
                 cells.remove(&cell);
                 say(&keeper, FromKeeper::CellGone { cell }, &[]);

@@ -12,7 +12,7 @@ use crate::error::LeaseError;
 use crate::keeper_link::KeeperLink;
 use crate::limits::GONE_WAIT_MAX;
 use crate::memory::Memory;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolConfig, Renewal};
 use crate::sweep::Sweep;
 
 /// How interpreters are kept and called.
@@ -24,6 +24,8 @@ pub struct InterpConfig {
     pub pool_max: usize,
     /// Where it is looked at whether there is memory for another cell.
     pub memory: Arc<Memory>,
+    /// When a zygote is replaced.
+    pub renewal: Renewal,
     /// The limits of a call.
     pub calls: CallLimits,
 }
@@ -58,10 +60,11 @@ impl Interp {
         images: &[RootSpec],
         config: InterpConfig,
     ) -> Result<Self, LeaseError> {
-        let keeper = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
+        let (keeper, zygotes) = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
         let memory = Arc::clone(&config.memory);
         let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default(), memory });
-        let pool = Pool::start(Arc::clone(&shared), images, config.pool_size, config.pool_max);
+        let pool_config = PoolConfig { size: config.pool_size, most: config.pool_max, renewal: config.renewal };
+        let pool = Pool::start(Arc::clone(&shared), images, pool_config, zygotes);
         Ok(Interp { shared, pool, pool_size: config.pool_size })
     }
 
@@ -95,14 +98,23 @@ impl Interp {
         self.pool.readiness().borrow().ready
     }
 
+    /// Whether leases are refused for want of memory.
+    #[must_use]
+    pub fn is_short_of_memory(&self) -> bool {
+        self.shared.memory.is_short() || self.pool.is_short_of_memory()
+    }
+
     /// Waits for the pool's first cell, so that a start that cannot work is told at once. Without a pool, one cell is
-    /// made for it.
+    /// made for it; where there is no memory for it now, that is nothing to fail by.
     ///
     /// # Errors
     /// Why the first attempt failed.
     pub async fn warmed(&self) -> Result<(), LeaseError> {
         if self.pool_size == 0 {
-            return self.lease(0).await.map(drop);
+            return match self.lease(0).await {
+                Ok(_) | Err(LeaseError::ShortOfMemory) => Ok(()),
+                Err(error) => Err(error),
+            };
         }
         let mut readiness = self.pool.readiness();
         let first = readiness.wait_for(|pool| pool.ready > 0 || pool.failures > 0).await.map(|pool| *pool);

@@ -53,9 +53,37 @@ pub(crate) struct CellEvents {
 #[derive(Debug)]
 enum Command {
     Make { cell: u64, image: u32, answer: oneshot::Sender<Result<Made, LeaseError>> },
-    Spawn { cell: u64, descriptors: Vec<OwnedFd>, answer: oneshot::Sender<Result<u32, LeaseError>> },
+    Spawn { cell: u64, descriptors: Vec<OwnedFd>, answer: oneshot::Sender<Result<Started, LeaseError>> },
     Destroy { cell: u64, gone: Option<oneshot::Sender<()>> },
     Rest { image: u32 },
+    Renew { image: u32 },
+}
+
+/// An interpreter, as the keeper tells of its fork.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Started {
+    /// Its process id as the keeper knows it.
+    pub(crate) pid: u32,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
+}
+
+/// The zygote that an interpreter was forked from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Its number, greater than that of every zygote before it; 0 is none.
+    pub(crate) zygote: u32,
+    /// How often it had forked by then.
+    pub(crate) forks: u32,
+}
+
+/// What happened to an image's zygote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ZygoteNews {
+    /// This one forks from now on.
+    Ready { image: u32, zygote: u32 },
+    /// The one that was asked for did not come up.
+    NotRenewed { image: u32, errno: i32 },
 }
 
 impl CellEvents {
@@ -66,23 +94,25 @@ impl CellEvents {
 }
 
 impl KeeperLink {
-    /// Takes the socket over; needs a tokio runtime.
+    /// Takes the socket over; needs a tokio runtime. News of zygotes come out of the second: one for each that was asked
+    /// for and each that the keeper restarts after a pause.
     ///
     /// # Errors
     /// When the socket cannot be registered with the runtime.
-    pub(crate) fn start(socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn start(socket: OwnedFd) -> io::Result<(Self, mpsc::UnboundedReceiver<ZygoteNews>)> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let (commands, inbox) = mpsc::unbounded_channel();
+        let (zygotes, news) = mpsc::unbounded_channel();
         let (publish, status) = watch::channel(LinkStatus::default());
         let driver = Driver {
             socket: watch_fd(socket)?,
             inbox,
             outgoing: VecDeque::new(),
-            routes: Routes { cells: HashMap::new() },
+            routes: Routes { cells: HashMap::new(), zygotes },
             publish,
         };
         tokio::spawn(driver.run());
-        Ok(KeeperLink { commands, status })
+        Ok((KeeperLink { commands, status }, news))
     }
 
     /// Has a cell made. When the caller no longer waits, the cell is destroyed again.
@@ -92,8 +122,8 @@ impl KeeperLink {
         wait.await.map_err(|_| LeaseError::KeeperGone)?
     }
 
-    /// Has an interpreter forked into the cell: its process id as the keeper knows it.
-    pub(crate) async fn spawn_worker(&self, cell: u64, descriptors: Vec<OwnedFd>) -> Result<u32, LeaseError> {
+    /// Has an interpreter forked into the cell.
+    pub(crate) async fn spawn_worker(&self, cell: u64, descriptors: Vec<OwnedFd>) -> Result<Started, LeaseError> {
         let (answer, wait) = oneshot::channel();
         self.commands.send(Command::Spawn { cell, descriptors, answer }).map_err(|_| LeaseError::KeeperGone)?;
         wait.await.map_err(|_| LeaseError::KeeperGone)?
@@ -107,6 +137,11 @@ impl KeeperLink {
     /// Has the image's zygote end until it is wanted again.
     pub(crate) fn rest(&self, image: u32) {
         let _ = self.commands.send(Command::Rest { image });
+    }
+
+    /// Has another zygote of the image started, to take over from the one that forks. News tell how it went.
+    pub(crate) fn renew(&self, image: u32) {
+        let _ = self.commands.send(Command::Renew { image });
     }
 
     /// Has the cell destroyed, and waits until the keeper says that nothing of it is left (or is gone itself).
@@ -199,6 +234,7 @@ impl Driver {
                 (ToKeeper::DestroyCell { cell }, Vec::new())
             }
             Command::Rest { image } => (ToKeeper::RestZygote { image }, Vec::new()),
+            Command::Renew { image } => (ToKeeper::RenewZygote { image }, Vec::new()),
         };
         self.outgoing.push_back(request);
     }
@@ -240,11 +276,12 @@ fn read_all(
 /// Who waits for what.
 struct Routes {
     cells: HashMap<u64, Route>,
+    zygotes: mpsc::UnboundedSender<ZygoteNews>,
 }
 
 struct Route {
     make: Option<oneshot::Sender<Result<Made, LeaseError>>>,
-    spawn: Option<oneshot::Sender<Result<u32, LeaseError>>>,
+    spawn: Option<oneshot::Sender<Result<Started, LeaseError>>>,
     gone: Vec<oneshot::Sender<()>>,
     events: watch::Sender<CellEvents>,
     dying: bool,
@@ -288,9 +325,9 @@ impl Routes {
                     let _ = answer.send(Err(LeaseError::CellFailed { step, errno }));
                 }
             }
-            FromKeeper::WorkerStarted { cell, pid } => {
+            FromKeeper::WorkerStarted { cell, pid, zygote, forks } => {
                 if let Some(answer) = self.cells.get_mut(&cell)?.spawn.take() {
-                    let _ = answer.send(Ok(pid));
+                    let _ = answer.send(Ok(Started { pid, origin: Origin { zygote, forks } }));
                 }
             }
             FromKeeper::WorkerFailed { cell, errno } => {
@@ -316,6 +353,12 @@ impl Routes {
                 for gone in route.gone {
                     let _ = gone.send(());
                 }
+            }
+            FromKeeper::ZygoteReady { image, zygote } => {
+                let _ = self.zygotes.send(ZygoteNews::Ready { image, zygote });
+            }
+            FromKeeper::ZygoteNotRenewed { image, errno } => {
+                let _ = self.zygotes.send(ZygoteNews::NotRenewed { image, errno });
             }
             FromKeeper::Ready { .. } | FromKeeper::SetupFailed { .. } => {
                 tracing::warn!("the keeper announced itself twice");

@@ -43,6 +43,7 @@ pub use interp::{Interp, InterpConfig};
 pub use interrupt::InterruptHandle;
 pub use memory::Memory;
 pub use output::{HeadTail, cap_text};
+pub use pool::Renewal;
 
 /// The program of the zygotes; travels in the keeper's configuration.
 pub const ZYGOTE_SOURCE: &str = include_str!("../python/zygote.py");

@@ -46,6 +46,14 @@ pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
 pub(crate) const MAKE_BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts of the pool.
 pub(crate) const MAKE_BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// Zygotes that are being replaced at the same time, over all images.
+pub(crate) const RENEWALS_IN_FLIGHT_MAX: usize = 1;
+/// The wait after a zygote could not be replaced; doubled for each failure in a row.
+pub(crate) const RENEW_BACKOFF_MIN: Duration = Duration::from_secs(10);
+/// The longest wait until it is tried again.
+pub(crate) const RENEW_BACKOFF_MAX: Duration = Duration::from_secs(600);
+/// Ready cells of a zygote that was replaced for which others are made at the same time.
+pub(crate) const STALE_REPLACED_AT_ONCE_MAX: usize = 1;
 /// Cells kept ready of an image other than the default, while it is in use.
 pub(crate) const OTHERS_READY_MAX: usize = 1;
 /// How long an image other than the default may go without a lease before its ready cells and its zygote are given up.

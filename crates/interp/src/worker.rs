@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::LeaseError;
 use crate::interrupt::Interrupts;
-use crate::keeper_link::{CellEvents, KeeperLink};
+use crate::keeper_link::{CellEvents, KeeperLink, Origin, Started};
 use crate::limits::{DEATH_WAIT_MAX, FRAME_READ_BYTES, HELLO_WAIT_MAX, READ_BYTES};
 use crate::pipes::{Background, Pair, PairWatch, Streams};
 use crate::sweep::WorkerPipes;
@@ -33,6 +33,7 @@ pub(crate) struct Worker {
     keeper_pid: u32,
     /// Its process id in the cell, by its own account: it is only ever used inside that cell.
     cell_pid: u32,
+    origin: Origin,
     events: watch::Receiver<CellEvents>,
 }
 
@@ -77,13 +78,14 @@ impl Worker {
     ) -> Result<Self, LeaseError> {
         let (ours, theirs) = frame_sockets().map_err(LeaseError::io("make a worker's socket"))?;
         let (pair, [out, err]) = Pair::new().map_err(LeaseError::io("make a worker's pipes"))?;
-        let keeper_pid = keeper.spawn_worker(cell, vec![theirs, out, err]).await?;
+        let Started { pid: keeper_pid, origin } = keeper.spawn_worker(cell, vec![theirs, out, err]).await?;
         let mut worker = Worker {
             frame: watch_reads(ours).map_err(LeaseError::io("watch a worker's socket"))?,
             inbox: Vec::with_capacity(FRAME_READ_BYTES),
             pipes: WorkerPipes::new(pair, background),
             keeper_pid,
             cell_pid: 0,
+            origin,
             events,
         };
         worker.cell_pid =
@@ -94,6 +96,11 @@ impl Worker {
     /// Its process id in the cell.
     pub(crate) fn cell_pid(&self) -> u32 {
         self.cell_pid
+    }
+
+    /// The zygote that it was forked from.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Its pipes.

@@ -22,6 +22,7 @@ mod error;
 mod failure;
 mod flat;
 mod fleet;
+mod generations;
 mod init;
 mod keeper;
 mod launch;

@@ -97,6 +97,12 @@ pub(crate) fn blocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
+/// Tells a zygote to leave: it reads the end of its link, ends, and what it has said until then can still be heard.
+pub(crate) fn dismiss(link: &OwnedFd) {
+    // One that is dead already needs to be told nothing.
+    let _ = rustix::net::shutdown(link, rustix::net::Shutdown::Write);
+}
+
 /// One message of a zygote or a guard; `None` where there is none now. The end of the link, and nonsense, are errors.
 pub(crate) fn hear(link: &OwnedFd) -> io::Result<Option<FromZygote>> {
     let mut buffer = [0; PACKET_BYTES];

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringfence_interp::{Interp, InterpConfig, Memory};
+use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
 use ringfence_op::{Bash, Call, CallLimits, CellLimits, Operation, Python, SessionId, ToolUseId};
 use ringfence_session::{Lease, SessionConfig, Sessions};
 
@@ -27,11 +27,16 @@ fn main() -> ExitCode {
     let (calls, sessions) = (number(0, 20_000), number(1, 50));
     let state = tempfile::tempdir().expect("a folder for state");
     let limits = CellLimits { memory_bytes: 256 << 20, processes: 64, ..CellLimits::default() };
-    let (launched, root) = launch::launch(state.path().to_owned(), limits);
+    let (launched, root) = launch::launch(state.path().to_owned(), limits, None);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let good = runtime.block_on(async {
-        let config =
-            InterpConfig { pool_size: 4, pool_max: 4, memory: Arc::new(Memory::new(0)), calls: CallLimits::default() };
+        let config = InterpConfig {
+            pool_size: 4,
+            pool_max: 4,
+            memory: Arc::new(Memory::new(0)),
+            renewal: Renewal::default(),
+            calls: CallLimits::default(),
+        };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
         let config = SessionConfig { sessions_max: sessions + 1, ..SessionConfig::default() };
         soak(Sessions::start(interp, config), calls, sessions).await

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringfence_interp::{Interp, InterpConfig, Memory};
+use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
 use ringfence_op::{Bash, Call, CallLimits, CellLimits, Operation, Python, SessionId, ToolUseId};
 use ringfence_session::{Lease, SessionConfig, Sessions};
 
@@ -24,11 +24,16 @@ fn main() -> ExitCode {
     }
     let rounds = word.and_then(|word| word.parse().ok()).unwrap_or(1000);
     let state = tempfile::tempdir().expect("a folder for state");
-    let (launched, root) = launch::launch(state.path().to_owned(), CellLimits::default());
+    let (launched, root) = launch::launch(state.path().to_owned(), CellLimits::default(), None);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let config =
-            InterpConfig { pool_size: 4, pool_max: 4, memory: Arc::new(Memory::new(0)), calls: CallLimits::default() };
+        let config = InterpConfig {
+            pool_size: 4,
+            pool_max: 4,
+            memory: Arc::new(Memory::new(0)),
+            renewal: Renewal::default(),
+            calls: CallLimits::default(),
+        };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
         let sessions = Sessions::start(interp, SessionConfig::default());
         tokio::spawn(measure(sessions, rounds)).await.expect("the measurements");

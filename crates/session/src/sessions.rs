@@ -205,9 +205,17 @@ impl Sessions {
     /// Whether leases are taken.
     ///
     /// # Errors
-    /// `Capacity` while the server shuts down.
+    /// `Capacity` while the server shuts down, and while memory is short, in the words of a lease that is refused for it.
+    /// That all sessions are taken does not count: one more ends by itself.
     pub fn ready(&self) -> Result<(), Fault> {
-        if self.inner.table().draining { Err(draining()) } else { Ok(()) }
+        let inner = &self.inner;
+        if inner.table().draining {
+            return Err(draining());
+        }
+        if inner.interp.is_short_of_memory() {
+            return Err(no_memory(&inner.table(), inner.clock));
+        }
+        Ok(())
     }
 
     /// From here on no lease is taken.

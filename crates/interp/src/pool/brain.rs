@@ -6,6 +6,9 @@
 //! The first image's line is always awake. Another one wakes with its first lease, and falls asleep when a whole rest
 //! went by without one: it then keeps nothing ready, and its zygote ends.
 //!
+//! A line's zygote is replaced when it has forked so often, or has been in use for so long ([`renewal`](super::renewal)).
+//! Cells of the one before are handed out as before, and as long as any wait, one after the other is replaced.
+//!
 //! How many cells a line keeps ready follows demand: each lease that found none adds one, up to the line's ceiling, and
 //! each lull without such a lease takes half of what was added away. While memory is short nothing is made and
 //! nothing is handed out but to those who wait for a cell that is in the making already.
@@ -13,11 +16,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::renewal::{Current, Renewal};
+use crate::keeper_link::Origin;
 use crate::limits::{
     DEMAND_LULL, IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX, MEMORY_LOOK_AGAIN,
+    RENEWALS_IN_FLIGHT_MAX, STALE_REPLACED_AT_ONCE_MAX,
 };
 
-/// A caller's number.
+/// A caller's number: greater than that of whoever came before.
 pub(crate) type Ticket = u64;
 /// A cell's number.
 pub(crate) type CellId = u64;
@@ -31,8 +37,8 @@ pub(crate) enum Message {
     Lease { image: usize, ticket: Ticket },
     /// The caller no longer waits.
     Cancel { image: usize, ticket: Ticket },
-    /// A cell is ready.
-    Made { image: usize, cell: CellId },
+    /// A cell is ready, whose interpreter was forked from this zygote.
+    Made { image: usize, cell: CellId, origin: Origin },
     /// A cell could not be made.
     Failed { image: usize },
     /// A ready cell turned out to be dead when it was to be handed out.
@@ -43,6 +49,14 @@ pub(crate) enum Message {
     Looked { image: usize },
     /// The wait that [`Effect::Lull`] asked for is over.
     Lulled { image: usize },
+    /// From now on this zygote forks.
+    TookOver { image: usize, zygote: u32 },
+    /// The zygote that [`Effect::Renew`] asked for did not come up.
+    NotRenewed { image: usize, errno: i32 },
+    /// The wait that [`Effect::RenewLater`] asked for is over.
+    RenewAgain { image: usize },
+    /// The wait that [`Effect::Age`] asked for is over.
+    Aged { image: usize, zygote: u32 },
     /// Memory was looked at: whether it is short.
     Memory { short: bool },
     /// No more leases: everything that is ready is given up.
@@ -66,6 +80,13 @@ pub(crate) enum Effect {
     Watch { image: usize, wait: Duration },
     /// Send [`Message::Lulled`] after this long.
     Lull { image: usize, wait: Duration },
+    /// Have the image's zygote replaced.
+    Renew { image: usize },
+    /// It could not be replaced: send [`Message::RenewAgain`] after this long. `first` is whether it is the first time in
+    /// a row.
+    RenewLater { image: usize, errno: i32, wait: Duration, first: bool },
+    /// Send [`Message::Aged`] after this long; nobody waits for an earlier one of the image any more.
+    Age { image: usize, zygote: u32, wait: Duration },
     /// Look at memory again after this long, and send [`Message::Memory`].
     LookAtMemory(Duration),
     /// Memory is short: tell the caller so.
@@ -77,6 +98,7 @@ pub(crate) enum Effect {
 /// The pool's state.
 #[derive(Debug)]
 pub(crate) struct Brain {
+    renewal: Renewal,
     lines: Vec<Line>,
     /// Failures in a row, over all images.
     failures: u32,
@@ -112,14 +134,56 @@ struct Line {
     /// There was a lease since the last look.
     wanted: bool,
     ready: VecDeque<CellId>,
+    /// How many of those that are ready, from the front, are of a zygote that was replaced.
+    stale: usize,
     waiting: VecDeque<Ticket>,
     making: usize,
+    /// The zygote that forks.
+    current: Current,
+}
+
+impl Line {
+    /// How many are to be ready.
+    fn target(&self) -> usize {
+        self.least + self.extra
+    }
+
+    /// The next one that is ready goes to a caller.
+    fn take_ready(&mut self) -> Option<CellId> {
+        let cell = self.ready.pop_front()?;
+        match self.stale.checked_sub(1) {
+            Some(left) => self.stale = left,
+            None => self.current.exposed(),
+        }
+        Some(cell)
+    }
+
+    /// One that is ready and not needed, those of a zygote that was replaced first.
+    fn give_up(&mut self) -> Option<CellId> {
+        match self.stale.checked_sub(1) {
+            Some(left) => {
+                self.stale = left;
+                self.ready.pop_front()
+            }
+            None => self.ready.pop_back(),
+        }
+    }
+
+    /// Gives up what is of a zygote that was replaced, as far as there is enough without it.
+    fn give_up_stale(&mut self, effects: &mut Vec<Effect>) {
+        while self.stale > 0
+            && self.ready.len() > self.target()
+            && let Some(cell) = self.give_up()
+        {
+            effects.push(Effect::Destroy { cell });
+        }
+    }
 }
 
 impl Brain {
     /// A pool with this many ready cells wanted of each image.
-    pub(crate) fn new(targets: &[Target]) -> Self {
-        let mut brain = Brain { lines: Vec::new(), failures: 0, asleep: false, short: false, closed: false };
+    pub(crate) fn new(renewal: Renewal, targets: &[Target]) -> Self {
+        let mut brain = Brain { renewal, lines: Vec::new(), failures: 0, asleep: false, short: false, closed: false };
         targets.iter().for_each(|target| brain.add(*target));
         brain
     }
@@ -142,21 +206,33 @@ impl Brain {
                     line.waiting.retain(|waiting| *waiting != ticket);
                 }
             }
-            Message::Made { image, cell } => self.made(image, cell, &mut effects),
+            Message::Made { image, cell, origin } => self.made(image, cell, origin, &mut effects),
             Message::Failed { image } => self.failed(image, &mut effects),
             Message::Spoiled { image, cell } => {
-                if let Some(line) = self.lines.get_mut(image) {
-                    line.ready.retain(|ready| *ready != cell);
+                if let Some(line) = self.lines.get_mut(image)
+                    && let Some(place) = line.ready.iter().position(|ready| *ready == cell)
+                {
+                    line.ready.remove(place);
+                    line.stale -= usize::from(place < line.stale);
                 }
                 effects.push(Effect::Destroy { cell });
             }
             Message::Woke => self.asleep = false,
             Message::Looked { image } => self.look(image, &mut effects),
             Message::Lulled { image } => self.lull(image, &mut effects),
+            Message::TookOver { image, zygote } => self.took_over(image, zygote, &mut effects),
+            Message::NotRenewed { image, errno } => self.not_renewed(image, errno, &mut effects),
+            Message::RenewAgain { image } => {
+                if let Some(line) = self.lines.get_mut(image) {
+                    line.current.try_again();
+                }
+            }
+            Message::Aged { image, zygote } => self.aged(image, zygote, &mut effects),
             Message::Memory { short } => self.memory(short, &mut effects),
             Message::Close => self.close(&mut effects),
         }
         self.refill(&mut effects);
+        self.renew(&mut effects);
         effects
     }
 
@@ -188,13 +264,13 @@ impl Brain {
         if !std::mem::replace(&mut line.awake, true) {
             effects.push(Effect::Watch { image, wait: IMAGE_REST_AFTER });
         }
-        match line.ready.pop_front() {
+        match line.take_ready() {
             Some(cell) => effects.push(Effect::Hand { ticket, cell }),
             None => {
                 line.waiting.push_back(ticket);
                 line.missed = true;
                 // A line that keeps nothing is not to begin with it.
-                if line.least > 0 && line.least + line.extra < line.most {
+                if line.least > 0 && line.target() < line.most {
                     line.extra += 1;
                 }
             }
@@ -209,8 +285,8 @@ impl Brain {
         let Some(line) = self.lines.get_mut(image) else { return };
         if !std::mem::take(&mut line.missed) {
             line.extra /= 2;
-            while line.ready.len() > line.least + line.extra
-                && let Some(cell) = line.ready.pop_back()
+            while line.ready.len() > line.target()
+                && let Some(cell) = line.give_up()
             {
                 effects.push(Effect::Destroy { cell });
             }
@@ -248,20 +324,78 @@ impl Brain {
             return;
         }
         line.awake = false;
+        line.stale = 0;
+        line.current.rest();
         effects.extend(line.ready.drain(..).map(|cell| Effect::Destroy { cell }));
         effects.push(Effect::Rest { image });
     }
 
-    fn made(&mut self, image: usize, cell: CellId, effects: &mut Vec<Effect>) {
+    fn made(&mut self, image: usize, cell: CellId, origin: Origin, effects: &mut Vec<Effect>) {
         self.failures = 0;
+        // It may be known by this before it is by its own news.
+        self.took_over(image, origin.zygote, effects);
         let Some(line) = self.lines.get_mut(image) else { return };
         line.making = line.making.saturating_sub(1);
+        line.current.forked(origin, self.renewal);
+        let fresh = line.current.is(origin.zygote);
         if let Some(ticket) = line.waiting.pop_front() {
+            if fresh {
+                line.current.exposed();
+            }
             effects.push(Effect::Hand { ticket, cell });
         } else if self.closed || !line.awake {
             effects.push(Effect::Destroy { cell });
-        } else {
+        } else if fresh {
             line.ready.push_back(cell);
+        } else {
+            line.ready.push_front(cell);
+            line.stale += 1;
+        }
+        line.give_up_stale(effects);
+    }
+
+    /// What is ready was forked by another zygote than the one that forks now.
+    fn took_over(&mut self, image: usize, zygote: u32, effects: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get_mut(image).filter(|line| line.current.is_before(zygote)) else { return };
+        line.current = Current::new(zygote);
+        line.stale = line.ready.len();
+        line.give_up_stale(effects);
+        if let Some(wait) = self.renewal.age_max.filter(|_| !self.closed) {
+            effects.push(Effect::Age { image, zygote, wait });
+        }
+    }
+
+    fn aged(&mut self, image: usize, zygote: u32, effects: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get_mut(image).filter(|line| line.current.is(zygote) && !self.closed) else {
+            return;
+        };
+        // Of one of which nobody has had a cell, nobody knows anything: its time begins anew.
+        if !line.current.aged()
+            && let Some(wait) = self.renewal.age_max
+        {
+            effects.push(Effect::Age { image, zygote, wait });
+        }
+    }
+
+    fn not_renewed(&mut self, image: usize, errno: i32, effects: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get_mut(image).filter(|_| !self.closed) else { return };
+        if let Some((wait, first)) = line.current.not_renewed() {
+            effects.push(Effect::RenewLater { image, errno, wait, first });
+        }
+    }
+
+    /// Has zygotes replaced whose time has come, a few at a time, and none while memory is short: for a while there are
+    /// two of an image.
+    fn renew(&mut self, effects: &mut Vec<Effect>) {
+        if self.closed || self.short {
+            return;
+        }
+        let mut under_way = self.lines.iter().filter(|line| line.current.is_renewing()).count();
+        for (image, line) in self.lines.iter_mut().enumerate().filter(|(_, line)| line.awake) {
+            if under_way < RENEWALS_IN_FLIGHT_MAX && line.current.begin_renewal() {
+                under_way += 1;
+                effects.push(Effect::Renew { image });
+            }
         }
     }
 
@@ -283,261 +417,42 @@ impl Brain {
     fn close(&mut self, effects: &mut Vec<Effect>) {
         self.closed = true;
         for line in &mut self.lines {
+            line.stale = 0;
             effects.extend(line.waiting.drain(..).map(|ticket| Effect::Refuse { ticket }));
             effects.extend(line.ready.drain(..).map(|cell| Effect::Destroy { cell }));
         }
     }
 
-    /// Starts what is missing: first for those who wait, then, unless failures hold it back, for the stock.
+    /// Starts what is missing: first for those who wait, in the order in which they came, whatever their image; then,
+    /// unless failures hold it back, for the stock.
     fn refill(&mut self, effects: &mut Vec<Effect>) {
         if self.closed || self.short {
             return;
         }
-        let mut making: usize = self.lines.iter().map(|line| line.making).sum();
-        for stock in [false, true] {
-            if stock && self.asleep {
-                return;
+        let mut free = MAKES_IN_FLIGHT_MAX.saturating_sub(self.lines.iter().map(|line| line.making).sum());
+        let mut make = |image: usize, line: &mut Line| {
+            line.making += 1;
+            effects.push(Effect::Make { image });
+        };
+        while free > 0 {
+            // The first of each line for whom nothing is in the making; nothing is ready where somebody waits.
+            let next = |(image, line): (usize, &Line)| line.waiting.get(line.making).map(|ticket| (*ticket, image));
+            let longest = self.lines.iter().enumerate().filter_map(next).min();
+            let Some((image, line)) = longest.and_then(|(_, image)| Some((image, self.lines.get_mut(image)?))) else {
+                break;
+            };
+            make(image, line);
+            free -= 1;
+        }
+        if self.asleep {
+            return;
+        }
+        for (image, line) in self.lines.iter_mut().enumerate().filter(|(_, line)| line.awake) {
+            let wanted = line.waiting.len() + line.target() + line.stale.min(STALE_REPLACED_AT_ONCE_MAX);
+            while line.ready.len() + line.making < wanted && free > 0 {
+                make(image, line);
+                free -= 1;
             }
-            for (image, line) in self.lines.iter_mut().enumerate() {
-                let wanted = line.waiting.len() + if stock && line.awake { line.least + line.extra } else { 0 };
-                while line.ready.len() + line.making < wanted && making < MAKES_IN_FLIGHT_MAX {
-                    line.making += 1;
-                    making += 1;
-                    effects.push(Effect::Make { image });
-                }
-            }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAKE: Effect = Effect::Make { image: 0 };
-
-    fn fixed(sizes: &[usize]) -> Brain {
-        Brain::new(&sizes.iter().map(|&size| Target { least: size, most: size }).collect::<Vec<_>>())
-    }
-
-    fn filled(target: usize) -> Brain {
-        let mut brain = fixed(&[target]);
-        brain.step(Message::Start);
-        for cell in 1..=target as u64 {
-            brain.step(Message::Made { image: 0, cell });
-        }
-        assert_eq!(brain.ready(), target);
-        brain
-    }
-
-    #[test]
-    fn it_fills_itself_a_few_at_a_time() {
-        let mut brain = fixed(&[6]);
-        assert_eq!(brain.step(Message::Start), vec![MAKE; MAKES_IN_FLIGHT_MAX]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 1 }), vec![MAKE]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 2 }), vec![MAKE]);
-        for cell in 3..=6 {
-            assert_eq!(brain.step(Message::Made { image: 0, cell }), vec![]);
-        }
-        assert_eq!(brain.ready(), 6);
-    }
-
-    #[test]
-    fn a_lease_takes_the_oldest_and_is_replaced() {
-        let mut brain = filled(2);
-        assert_eq!(brain.next_ready(0), Some(1));
-        let effects = brain.step(Message::Lease { image: 0, ticket: 9 });
-        assert_eq!(effects, vec![Effect::Hand { ticket: 9, cell: 1 }, MAKE]);
-    }
-
-    #[test]
-    fn a_lease_without_stock_waits_for_its_own_cell_in_order() {
-        let mut brain = fixed(&[0]);
-        assert_eq!(brain.step(Message::Start), vec![]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 1 }), vec![MAKE]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 2 }), vec![MAKE]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 7 }), vec![Effect::Hand { ticket: 1, cell: 7 }]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 8 }), vec![Effect::Hand { ticket: 2, cell: 8 }]);
-        assert_eq!(brain.ready(), 0);
-    }
-
-    #[test]
-    fn images_are_lines_of_their_own() {
-        let mut brain = fixed(&[1, 0]);
-        brain.step(Message::Start);
-        brain.step(Message::Made { image: 0, cell: 1 });
-        let watch = Effect::Watch { image: 1, wait: IMAGE_REST_AFTER };
-        assert_eq!(brain.step(Message::Lease { image: 1, ticket: 5 }), vec![watch, Effect::Make { image: 1 }]);
-        assert_eq!(brain.step(Message::Made { image: 1, cell: 2 }), vec![Effect::Hand { ticket: 5, cell: 2 }]);
-        assert_eq!(brain.step(Message::Lease { image: 9, ticket: 6 }), vec![Effect::Refuse { ticket: 6 }]);
-    }
-
-    #[test]
-    fn an_image_wakes_with_its_first_lease_and_falls_asleep_after_a_rest_without_one() {
-        let watch = Effect::Watch { image: 1, wait: IMAGE_REST_AFTER };
-        let make = Effect::Make { image: 1 };
-        let mut brain = fixed(&[0, 1]);
-        assert_eq!(brain.step(Message::Start), vec![], "nothing is kept ready of an image that nobody asked for");
-        let effects = brain.step(Message::Lease { image: 1, ticket: 1 });
-        assert_eq!(effects, vec![watch.clone(), make.clone(), make.clone()]);
-        brain.step(Message::Made { image: 1, cell: 7 });
-        brain.step(Message::Made { image: 1, cell: 8 });
-        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![watch.clone()], "it was wanted meanwhile");
-        assert_eq!(
-            brain.step(Message::Looked { image: 1 }),
-            vec![Effect::Destroy { cell: 8 }, Effect::Rest { image: 1 }]
-        );
-        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![]);
-        let effects = brain.step(Message::Lease { image: 1, ticket: 2 });
-        assert_eq!(effects, vec![watch, make.clone(), make], "it comes back on demand");
-    }
-
-    #[test]
-    fn a_cell_that_comes_to_a_sleeping_line_is_destroyed_and_one_who_waits_keeps_it_awake() {
-        let mut brain = fixed(&[0, 1]);
-        brain.step(Message::Lease { image: 1, ticket: 1 });
-        brain.step(Message::Looked { image: 1 });
-        let effects = brain.step(Message::Looked { image: 1 });
-        assert_eq!(effects, vec![Effect::Watch { image: 1, wait: IMAGE_REST_AFTER }]);
-        brain.step(Message::Made { image: 1, cell: 7 });
-        assert_eq!(brain.step(Message::Looked { image: 1 }), vec![Effect::Rest { image: 1 }]);
-        assert_eq!(brain.step(Message::Made { image: 1, cell: 8 }), vec![Effect::Destroy { cell: 8 }]);
-    }
-
-    #[test]
-    fn the_first_image_never_sleeps() {
-        let mut brain = filled(1);
-        assert_eq!(brain.step(Message::Looked { image: 0 }), vec![]);
-        assert_eq!(brain.ready(), 1);
-    }
-
-    #[test]
-    fn one_who_left_is_not_served() {
-        let mut brain = fixed(&[0]);
-        brain.step(Message::Lease { image: 0, ticket: 1 });
-        brain.step(Message::Cancel { image: 0, ticket: 1 });
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 7 }), vec![]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 2 }), vec![Effect::Hand { ticket: 2, cell: 7 }]);
-    }
-
-    #[test]
-    fn failures_are_told_to_one_caller_each_and_slow_the_stock_down() {
-        let mut brain = fixed(&[1]);
-        brain.step(Message::Start);
-        brain.step(Message::Lease { image: 0, ticket: 1 });
-        let effects = brain.step(Message::Failed { image: 0 });
-        assert_eq!(effects, vec![Effect::Refuse { ticket: 1 }, Effect::Sleep(MAKE_BACKOFF_MIN)]);
-        brain.step(Message::Failed { image: 0 });
-        assert_eq!(brain.step(Message::Woke), vec![MAKE]);
-        assert_eq!(brain.step(Message::Failed { image: 0 }), vec![Effect::Sleep(MAKE_BACKOFF_MIN * 2)]);
-        assert_eq!(
-            brain.step(Message::Lease { image: 0, ticket: 2 }),
-            vec![MAKE],
-            "a caller does not wait out the backoff"
-        );
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 3 }), vec![Effect::Hand { ticket: 2, cell: 3 }]);
-    }
-
-    #[test]
-    fn the_backoff_is_bounded() {
-        let mut brain = fixed(&[1]);
-        brain.step(Message::Start);
-        let mut longest = Duration::ZERO;
-        for _ in 0..100 {
-            for effect in brain.step(Message::Failed { image: 0 }) {
-                if let Effect::Sleep(wait) = effect {
-                    longest = longest.max(wait);
-                }
-            }
-            brain.step(Message::Woke);
-        }
-        assert_eq!(longest, MAKE_BACKOFF_MAX);
-    }
-
-    #[test]
-    fn a_spoiled_cell_is_destroyed_and_replaced() {
-        let mut brain = filled(1);
-        assert_eq!(brain.step(Message::Spoiled { image: 0, cell: 1 }), vec![Effect::Destroy { cell: 1 }, MAKE]);
-        assert_eq!(brain.ready(), 0);
-    }
-
-    #[test]
-    fn a_closed_pool_keeps_nothing_and_makes_nothing() {
-        let mut brain = filled(1);
-        brain.step(Message::Lease { image: 0, ticket: 1 });
-        brain.step(Message::Lease { image: 0, ticket: 2 });
-        assert_eq!(brain.step(Message::Close), vec![Effect::Refuse { ticket: 2 }]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 5 }), vec![Effect::Destroy { cell: 5 }]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 3 }), vec![Effect::Refuse { ticket: 3 }]);
-        assert_eq!(brain.step(Message::Failed { image: 0 }), vec![]);
-    }
-
-    /// The numbers of cells that the effects ask to be made.
-    fn makes(effects: &[Effect]) -> usize {
-        effects.iter().filter(|effect| **effect == MAKE).count()
-    }
-
-    #[test]
-    fn leases_that_find_nothing_raise_the_stock_up_to_its_ceiling_and_lulls_lower_it() {
-        let mut brain = Brain::new(&[Target { least: 1, most: 4 }]);
-        brain.step(Message::Start);
-        let mut cell = 0;
-        let mut wanted = 1;
-        for ticket in 1..=10 {
-            wanted += makes(&brain.step(Message::Lease { image: 0, ticket }));
-        }
-        // Every caller gets a cell, and then the stock is filled to the ceiling.
-        while cell < wanted {
-            cell += 1;
-            wanted += makes(&brain.step(Message::Made { image: 0, cell: cell as u64 }));
-        }
-        assert_eq!((wanted, brain.ready()), (14, 4));
-        let lull = Effect::Lull { image: 0, wait: DEMAND_LULL };
-        assert_eq!(brain.step(Message::Lulled { image: 0 }), vec![lull.clone()], "the misses were in this one");
-        let effects = brain.step(Message::Lulled { image: 0 });
-        assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Destroy { .. })).count(), 2);
-        assert_eq!((brain.ready(), effects.last()), (2, Some(&lull)));
-        let effects = brain.step(Message::Lulled { image: 0 });
-        assert_eq!((brain.ready(), effects.len()), (1, 1), "at its least again, and no timer runs");
-    }
-
-    #[test]
-    fn a_line_that_keeps_nothing_does_not_begin_with_it() {
-        let mut brain = Brain::new(&[Target { least: 0, most: 4 }]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 1 }), vec![MAKE]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 1 }), vec![Effect::Hand { ticket: 1, cell: 1 }]);
-    }
-
-    #[test]
-    fn short_memory_makes_nothing_and_keeps_nobody_waiting() {
-        let look = Effect::LookAtMemory(MEMORY_LOOK_AGAIN);
-        let mut brain = filled(1);
-        assert_eq!(brain.step(Message::Memory { short: true }), vec![look.clone()]);
-        assert_eq!(brain.step(Message::Lease { image: 0, ticket: 1 }), vec![Effect::RefuseShort { ticket: 1 }]);
-        assert_eq!(brain.step(Message::Spoiled { image: 0, cell: 1 }), vec![Effect::Destroy { cell: 1 }]);
-        assert_eq!(brain.step(Message::Memory { short: true }), vec![look]);
-        assert_eq!(brain.step(Message::Memory { short: false }), vec![MAKE]);
-    }
-
-    #[test]
-    fn when_memory_runs_short_only_cells_in_the_making_are_waited_for() {
-        let mut brain = fixed(&[0]);
-        for ticket in 1..=6 {
-            brain.step(Message::Lease { image: 0, ticket });
-        }
-        let effects = brain.step(Message::Memory { short: true });
-        let refused: Vec<_> = effects.iter().filter(|effect| matches!(effect, Effect::RefuseShort { .. })).collect();
-        assert_eq!(refused, [&Effect::RefuseShort { ticket: 6 }, &Effect::RefuseShort { ticket: 5 }]);
-        assert_eq!(brain.step(Message::Made { image: 0, cell: 1 }), vec![Effect::Hand { ticket: 1, cell: 1 }]);
-    }
-
-    #[test]
-    fn a_closed_pool_has_no_timers() {
-        let mut brain = Brain::new(&[Target { least: 1, most: 9 }]);
-        brain.step(Message::Lease { image: 0, ticket: 1 });
-        brain.step(Message::Lease { image: 0, ticket: 2 });
-        brain.step(Message::Close);
-        assert_eq!(brain.step(Message::Lulled { image: 0 }), vec![]);
-        assert_eq!(brain.step(Message::Memory { short: true }), vec![]);
     }
 }

@@ -3,21 +3,27 @@
 //! [`brain`] decides; in here is what carries its effects out.
 
 mod brain;
+#[cfg(test)]
+mod brain_tests;
+mod renewal;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_op::RootSpec;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 
 use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::interp::Shared;
+use crate::keeper_link::{Origin, ZygoteNews};
 use crate::limits::{LEASE_WAIT_MAX, OTHERS_READY_MAX};
 use crate::pipes::{Background, lock};
 use crate::worker::Worker;
 use brain::{Brain, CellId, Effect, Message, Target, Ticket};
+pub use renewal::Renewal;
 
 /// The pool.
 #[derive(Debug)]
@@ -25,6 +31,17 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     state: Mutex<State>,
     ready: watch::Sender<Readiness>,
+}
+
+/// What it keeps ready, and of how old a zygote.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolConfig {
+    /// Cells of the first image that are kept ready.
+    pub(crate) size: usize,
+    /// The same where demand is high.
+    pub(crate) most: usize,
+    /// When a zygote is replaced.
+    pub(crate) renewal: Renewal,
 }
 
 /// How the pool stands, for whoever waits for its first cell.
@@ -44,6 +61,8 @@ struct State {
     others_ready: usize,
     cells: HashMap<CellId, Cell>,
     waiting: HashMap<Ticket, oneshot::Sender<Result<Cell, LeaseError>>>,
+    /// Of each image, what waits for its zygote's age.
+    ages: HashMap<usize, AbortHandle>,
     last_id: u64,
     last_error: Option<LeaseError>,
 }
@@ -56,9 +75,15 @@ struct Known {
 }
 
 impl Pool {
-    /// A pool that keeps `size` cells of the first image ready, up to `most` where demand is high, and one (unless
-    /// `size` is 0) of each other image that is in use. It begins to fill at once.
-    pub(crate) fn start(shared: Arc<Shared>, images: &[RootSpec], size: usize, most: usize) -> Arc<Self> {
+    /// A pool that keeps so many cells of the first image ready, and one (unless that is none) of each other image that
+    /// is in use. It begins to fill at once.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        images: &[RootSpec],
+        config: PoolConfig,
+        zygotes: mpsc::UnboundedReceiver<ZygoteNews>,
+    ) -> Arc<Self> {
+        let PoolConfig { size, most, renewal } = config;
         let others_ready = size.min(OTHERS_READY_MAX);
         let target = |index| match index {
             0 => Target { least: size, most: most.max(size) },
@@ -66,16 +91,18 @@ impl Pool {
         };
         let targets: Vec<Target> = (0..images.len()).map(target).collect();
         let state = State {
-            brain: Brain::new(&targets),
+            brain: Brain::new(renewal, &targets),
             images: images.iter().map(|root| Known::new(&root.image, root.python.is_some())).collect(),
             others_ready,
             cells: HashMap::new(),
             waiting: HashMap::new(),
+            ages: HashMap::new(),
             last_id: 0,
             last_error: None,
         };
         let pool = Arc::new(Pool { shared, state: Mutex::new(state), ready: watch::Sender::default() });
         pool.tell(Message::Start);
+        pool.follow(zygotes);
         pool
     }
 
@@ -119,6 +146,25 @@ impl Pool {
         self.tell(Message::Close);
     }
 
+    /// Whether memory is short, as far as it was looked at.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        lock(&self.state).brain.is_short()
+    }
+
+    /// Takes the news of zygotes to the brain, as long as there are any.
+    fn follow(self: &Arc<Self>, mut zygotes: mpsc::UnboundedReceiver<ZygoteNews>) {
+        let pool = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(news) = zygotes.recv().await {
+                let Some(pool) = pool.upgrade() else { return };
+                pool.tell(match news {
+                    ZygoteNews::Ready { image, zygote } => Message::TookOver { image: image as usize, zygote },
+                    ZygoteNews::NotRenewed { image, errno } => Message::NotRenewed { image: image as usize, errno },
+                });
+            }
+        });
+    }
+
     fn enqueue(self: &Arc<Self>, image: usize, answer: oneshot::Sender<Result<Cell, LeaseError>>) -> Ticket {
         // Files are read for it: before the lock, for which every lease waits.
         let short = self.shared.memory.is_short();
@@ -147,14 +193,19 @@ impl Pool {
     }
 
     /// Does something with the pool, if it is still there, after a while.
-    fn after(self: &Arc<Self>, wait: Duration, then: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    fn after(self: &Arc<Self>, wait: Duration, then: impl FnOnce(&Arc<Self>) + Send + 'static) -> AbortHandle {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
             if let Some(pool) = pool.upgrade() {
                 then(&pool);
             }
-        });
+        })
+        .abort_handle()
+    }
+
+    fn tell_after(self: &Arc<Self>, wait: Duration, message: Message) {
+        let _runs_on = self.after(wait, move |pool| pool.tell(message));
     }
 
     fn tell(self: &Arc<Self>, message: Message) {
@@ -186,15 +237,33 @@ impl Pool {
                         let _ = answer.send(Err(LeaseError::ShortOfMemory));
                     }
                 }
-                Effect::Watch { image, wait } => self.after(wait, move |pool| pool.tell(Message::Looked { image })),
-                Effect::Lull { image, wait } => self.after(wait, move |pool| pool.tell(Message::Lulled { image })),
-                Effect::LookAtMemory(wait) => self.after(wait, |pool| {
+                Effect::Watch { image, wait } => self.tell_after(wait, Message::Looked { image }),
+                Effect::Lull { image, wait } => self.tell_after(wait, Message::Lulled { image }),
+                Effect::LookAtMemory(wait) => drop(self.after(wait, |pool| {
                     let short = pool.shared.memory.is_short();
                     pool.tell(Message::Memory { short });
-                }),
+                })),
                 // Behind the destructions: the keeper takes requests in order.
-                Effect::Rest { image } => self.shared.keeper.rest(u32::try_from(image).unwrap_or(u32::MAX)),
-                Effect::Sleep(wait) => self.after(wait, |pool| pool.tell(Message::Woke)),
+                Effect::Rest { image } => self.shared.keeper.rest(number_of(image)),
+                Effect::Renew { image } => self.shared.keeper.renew(number_of(image)),
+                Effect::RenewLater { image, errno, wait, first } => {
+                    if first {
+                        let image = state.images.get(image).map_or("", |known| &known.name);
+                        tracing::warn!(
+                            image,
+                            errno,
+                            "a zygote could not be replaced: the one before goes on, and it is tried again"
+                        );
+                    }
+                    self.tell_after(wait, Message::RenewAgain { image });
+                }
+                Effect::Age { image, zygote, wait } => {
+                    let age = self.after(wait, move |pool| pool.tell(Message::Aged { image, zygote }));
+                    if let Some(before) = state.ages.insert(image, age) {
+                        before.abort();
+                    }
+                }
+                Effect::Sleep(wait) => self.tell_after(wait, Message::Woke),
             }
         }
         let ready = state.brain.ready();
@@ -207,10 +276,10 @@ impl Pool {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         match made {
-            Ok(cell) => {
+            Ok((cell, origin)) => {
                 state.cells.insert(id, cell);
                 self.tell_of_memory(state, short);
-                self.step(state, Message::Made { image, cell: id });
+                self.step(state, Message::Made { image, cell: id, origin });
             }
             Err(error) => {
                 tracing::warn!(%error, source = std::error::Error::source(&error).map(tracing::field::display), "a cell could not be made");
@@ -221,9 +290,9 @@ impl Pool {
         }
     }
 
-    async fn make_cell(&self, image: usize, id: CellId) -> Result<Cell, LeaseError> {
+    async fn make_cell(&self, image: usize, id: CellId) -> Result<(Cell, Origin), LeaseError> {
         let keeper = &self.shared.keeper;
-        let made = keeper.make(id, u32::try_from(image).unwrap_or(u32::MAX)).await?;
+        let made = keeper.make(id, number_of(image)).await?;
         // From here on the cell exists: whatever fails, it is destroyed.
         let guard = Unmade { pool: self, id, armed: true };
         let background = Background::new();
@@ -233,9 +302,10 @@ impl Pool {
         } else {
             None
         };
+        let origin = worker.as_ref().map(Worker::origin).unwrap_or_default();
         let cell = Cell::new(Arc::clone(&self.shared), id, made, background, worker)?;
         guard.disarm();
-        Ok(cell)
+        Ok((cell, origin))
     }
 }
 
@@ -243,6 +313,11 @@ impl Known {
     fn new(name: &str, has_python: bool) -> Known {
         Known { name: Arc::from(name), has_python }
     }
+}
+
+/// An image's index as the keeper takes it.
+fn number_of(image: usize) -> u32 {
+    u32::try_from(image).unwrap_or(u32::MAX)
 }
 
 /// A caller that waits; when it leaves, it is taken off the list.

@@ -29,6 +29,8 @@ pub(super) struct Cell {
     pub(super) orders: Option<OwnedFd>,
     /// Interpreters asked of it and not answered.
     pub(super) asked: usize,
+    /// The zygote that forked the guard, and how often it had forked then.
+    pub(super) forked_by: (u32, u32),
     pub(super) folder: PathBuf,
     pub(super) state: State,
     /// When a guard that was let go must have ended.
@@ -137,9 +139,10 @@ impl Keeper {
             domains.0.as_fd(),
             domains.1.as_fd(),
         ];
-        let zygote = image.zygote.process.as_mut().filter(|zygote| zygote.ready);
-        let zygote = zygote.ok_or(Failure { step: StepName::Guard, errno: libc::EAGAIN })?;
-        let pid = zygote.fork(number, id, &fds).map_err(at(StepName::Guard))?;
+        let zygote = image.zygotes.forking().ok_or(Failure { step: StepName::Guard, errno: libc::EAGAIN })?;
+        let pid = zygote.process.fork(number, id, &fds, &mut self.told).map_err(at(StepName::Guard))?;
+        zygote.forks = zygote.forks.saturating_add(1);
+        let forked_by = (zygote.serial, zygote.forks);
         drop(report_of_guard);
         let mut cell = Cell {
             image: image_index,
@@ -147,6 +150,7 @@ impl Keeper {
             pid,
             orders: Some(orders),
             asked: 0,
+            forked_by,
             folder: folders.root,
             state: State::Live,
             end_until: None,

@@ -59,7 +59,10 @@ impl Keeper {
                 }
             };
             let told = match message {
-                FromZygote::Forked { pid, .. } => FromKeeper::WorkerStarted { cell: number, pid },
+                FromZygote::Forked { pid, .. } => {
+                    let (zygote, forks) = cell.forked_by;
+                    FromKeeper::WorkerStarted { cell: number, pid, zygote, forks }
+                }
                 FromZygote::ForkFailed { errno, .. } => FromKeeper::WorkerFailed { cell: number, errno },
                 FromZygote::Died { pid, status } => FromKeeper::WorkerDied { cell: number, pid, status },
                 FromZygote::Ready => continue,
@@ -74,8 +77,7 @@ impl Keeper {
     /// Kills whatever descends from this process by way of a child that it does not know: what a guard that did not end as
     /// it should has left. Not by the session's id, which another server on this machine may have given away as well.
     pub(super) fn kill_orphans(&mut self) {
-        let zygotes =
-            self.images.iter().filter_map(|image| image.zygote.process.as_ref().map(|zygote| zygote.child.pid));
+        let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().map(|zygote| zygote.process.child.pid));
         let known: HashSet<u32> = zygotes.chain(self.guards.keys().copied()).collect();
         for _ in 0..ORPHAN_ROUNDS_MAX {
             let left = orphans(std::process::id(), &known);

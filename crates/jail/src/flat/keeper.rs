@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
-use ringfence_frame::zygote::FromZygote;
 use ringfence_op::{RootSpec, Tier};
 use ringfence_sys::process::{self, Ended, Single};
 use ringfence_sys::signal;
@@ -21,36 +20,22 @@ use super::place::Place;
 use super::rules::Rules;
 use super::trash::Trash;
 use super::view::View;
-use super::zygote::{Starter, Zygote};
+use super::zygote::{Running, Starter};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
+use crate::generations::Generations;
 use crate::keeper::outbox::{Heard, Outbox};
-use crate::limits::{
-    FLAT_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX, ZYGOTE_FAILURES_MAX, ZYGOTE_READY_WAIT_MAX,
-    ZYGOTE_RESTART_PAUSE, ZYGOTE_RESTART_PAUSE_LONG,
-};
+use crate::limits::{FLAT_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX};
 use crate::seccomp::{self, Surroundings};
 use crate::step::StepName;
-use crate::steps::Failure;
 
 /// An image as the keeper holds it.
 pub(super) struct Image {
-    spec: RootSpec,
+    pub(super) spec: RootSpec,
     pub(super) view: View,
     /// None in the tier `none`.
     pub(super) rules: Option<Rules>,
-    pub(super) zygote: ZygoteSlot,
-}
-
-/// The place of an image's zygote, through its restarts.
-pub(super) struct ZygoteSlot {
-    pub(super) process: Option<Zygote>,
-    failures: u32,
-    started_at: Instant,
-    /// It is to run; otherwise it rests until a session of its image is asked for.
-    wanted: bool,
-    /// It is to rest as soon as no session of its image lives.
-    tired: bool,
+    pub(super) zygotes: Generations<Running>,
 }
 
 pub(super) struct Keeper {
@@ -60,7 +45,9 @@ pub(super) struct Keeper {
     children: OwnedFd,
     pub(super) null: OwnedFd,
     pub(super) images: Vec<Image>,
-    starter: Starter,
+    pub(super) starter: Starter,
+    /// Counts zygotes, so that no number comes twice.
+    pub(super) zygotes_started: u32,
     pub(super) who: Who,
     pub(super) place: Place,
     pub(super) trash: Trash,
@@ -71,7 +58,9 @@ pub(super) struct Keeper {
     pub(super) guards: HashMap<u32, u64>,
     /// Children of ours that were reaped while others were looked for.
     pub(super) early: Vec<Ended>,
-    ready: bool,
+    /// Guards whose end was told while another was being forked.
+    pub(super) told: Vec<(u32, i32)>,
+    pub(super) ready: bool,
 }
 
 impl Keeper {
@@ -95,7 +84,7 @@ impl Keeper {
             }
             let view = View::make(&spec, place.own(&format!("image-{index}")))?;
             let rules = if secured { Some(Rules::new(&view.seen(), own_ids)?) } else { None };
-            images.push(Image { spec, view, rules, zygote: ZygoteSlot::resting() });
+            images.push(Image { spec, view, rules, zygotes: Generations::resting() });
         }
         let trash = place.own("trash");
         let trash = Trash::new(trash.clone()).at(StepName::Folders, || trash.display().to_string())?;
@@ -108,6 +97,7 @@ impl Keeper {
             null,
             images,
             starter,
+            zygotes_started: 0,
             who,
             place,
             trash,
@@ -115,9 +105,10 @@ impl Keeper {
             cells: HashMap::new(),
             guards: HashMap::new(),
             early: Vec::new(),
+            told: Vec::new(),
             ready: false,
         };
-        keeper.start_zygote(0).map_err(|failure| keeper.start_failed(0, failure))?;
+        keeper.start_first()?;
         Ok(keeper)
     }
 
@@ -147,8 +138,8 @@ impl Keeper {
             signal::drain(&self.children);
             self.reap()?;
         }
-        for index in events.zygotes {
-            self.hear_zygote(index);
+        for (index, serial) in events.zygotes {
+            self.hear_zygote(index, serial);
         }
         self.take_early_deaths();
         for number in events.guards {
@@ -174,9 +165,9 @@ impl Keeper {
         });
         let mut zygotes = Vec::new();
         for (index, image) in self.images.iter().enumerate() {
-            if let Some(process) = &image.zygote.process {
-                fds.push(PollFd::new(&process.link, PollFlags::IN));
-                zygotes.push((fds.len() - 1, index));
+            for zygote in image.zygotes.iter() {
+                fds.push(PollFd::new(&zygote.process.link, PollFlags::IN));
+                zygotes.push((fds.len() - 1, (index, zygote.serial)));
             }
         }
         let mut guards = Vec::new();
@@ -197,7 +188,7 @@ impl Keeper {
             life: ready(0),
             children: ready(1),
             daemon: daemon.is_some_and(ready),
-            zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, index)| index).collect(),
+            zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, which)| which).collect(),
             guards: guards.into_iter().filter(|(place, _)| ready(*place)).map(|(_, number)| number).collect(),
         })
     }
@@ -207,7 +198,7 @@ impl Keeper {
         let margin = Duration::from_millis(1);
         let trash = (!self.trash.is_empty()).then(Instant::now);
         let guards = self.cells.values().filter(|cell| cell.state != State::Dead).filter_map(|cell| cell.end_until);
-        let zygotes = self.images.iter().filter_map(|image| image.zygote.deadline());
+        let zygotes = self.images.iter().filter_map(|image| image.zygotes.deadline());
         trash.into_iter().chain(guards.chain(zygotes).map(|at| at + margin)).min()
     }
 
@@ -232,12 +223,8 @@ impl Keeper {
             }
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
-            ToKeeper::RestZygote { image } => {
-                if let Some(image) = self.images.get_mut(image as usize) {
-                    image.zygote.tired = true;
-                }
-                self.rest_zygote(image as usize);
-            }
+            ToKeeper::RestZygote { image } => self.tire_zygote(image as usize),
+            ToKeeper::RenewZygote { image } => self.renew_zygote(image),
         }
     }
 
@@ -254,15 +241,8 @@ impl Keeper {
     }
 
     fn child_ended(&mut self, ended: Ended) -> Result<(), SetupFailure> {
-        let is = |image: &Image| image.zygote.process.as_ref().is_some_and(|zygote| zygote.child.pid == ended.pid);
-        if let Some(index) = self.images.iter().position(is) {
-            if !self.ready {
-                let detail = self.images.get(index).map(|image| image.spec.image.clone()).unwrap_or_default();
-                return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ECHILD, detail });
-            }
-            if let Some(image) = self.images.get_mut(index) {
-                image.zygote.process = None;
-            }
+        if let Some((index, serial)) = self.zygote_of(ended.pid) {
+            self.zygote_ended(index, serial)?;
         } else if self.guards.contains_key(&ended.pid) {
             self.guard_ended(ended.pid, ended.status);
         } else {
@@ -271,106 +251,15 @@ impl Keeper {
         Ok(())
     }
 
-    fn hear_zygote(&mut self, index: usize) {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(slot) = self.images.get_mut(index).map(|image| &mut image.zygote) else { return };
-            let Some(process) = &mut slot.process else { return };
-            match process.hear() {
-                Ok(None) => return,
-                Ok(Some(FromZygote::Ready)) => {
-                    process.ready = true;
-                    slot.failures = 0;
-                }
-                Ok(Some(FromZygote::Died { pid, status })) => self.guard_ended(pid, status),
-                // Of a session that was not waited for.
-                Ok(Some(_)) => {}
-                // Its end, or nonsense: it is of no more use. Its death is seen by `reap`.
-                Err(_) => {
-                    let _ = signal::send(process.child.pid.cast_signed(), libc::SIGKILL);
-                    return;
-                }
-            }
-        }
-    }
-
     /// Guards whose end was told while another was being forked.
     fn take_early_deaths(&mut self) {
-        for index in 0..self.images.len() {
-            let process = self.images.get_mut(index).and_then(|image| image.zygote.process.as_mut());
-            let deaths = process.map(|process| std::mem::take(&mut process.deaths)).unwrap_or_default();
-            for (pid, status) in deaths {
-                self.guard_ended(pid, status);
-            }
-        }
-    }
-
-    fn start_zygote(&mut self, index: usize) -> Result<(), Failure> {
-        let Some(image) = self.images.get_mut(index) else { return Ok(()) };
-        image.zygote.wanted = true;
-        image.zygote.tired = false;
-        image.zygote.failures = image.zygote.failures.saturating_add(1);
-        image.zygote.started_at = Instant::now();
-        let own = self.place.session(self.who.keeper, &image.view.tmp_links);
-        let own = own.map_err(|error| Failure::new(StepName::Folders, &error))?;
-        let process = Zygote::start(&self.single, &self.null, &self.starter, &image.view, &image.spec.preloads, own)?;
-        image.zygote.process = Some(process);
-        Ok(())
-    }
-
-    fn wake_zygote(&mut self, index: usize) {
-        let Some(slot) = self.images.get_mut(index).map(|image| &mut image.zygote) else { return };
-        slot.tired = false;
-        if !slot.wanted {
-            // A start that fails is tried again by `tend_zygotes`.
-            let _ = self.start_zygote(index);
-        }
-    }
-
-    /// Ends a zygote that is tired, unless a session of its image lives.
-    pub(super) fn rest_zygote(&mut self, index: usize) {
-        if self.cells.values().any(|cell| cell.image == index) {
-            return;
-        }
-        let Some(slot) = self.images.get_mut(index).map(|image| &mut image.zygote) else { return };
-        if slot.tired {
-            // It ends with its link, and is reaped as a child that nobody knows any more.
-            *slot = ZygoteSlot::resting();
-        }
-    }
-
-    /// Restarts zygotes whose pause is over; ends those that import for too long.
-    fn tend_zygotes(&mut self) -> Result<(), SetupFailure> {
-        let now = Instant::now();
-        for index in 0..self.images.len() {
-            let Some(image) = self.images.get(index) else { continue };
-            if image.zygote.deadline().is_none_or(|deadline| deadline > now) {
-                continue;
-            }
-            if let Some(process) = &image.zygote.process {
-                if !self.ready {
-                    let detail = image.spec.image.clone();
-                    return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail });
-                }
-                let _ = signal::send(process.child.pid.cast_signed(), libc::SIGKILL);
-                continue;
-            }
-            let _ = self.start_zygote(index);
-        }
-        Ok(())
-    }
-
-    fn start_failed(&self, index: usize, failure: Failure) -> SetupFailure {
-        let name = self.images.get(index).map(|image| image.spec.image.clone()).unwrap_or_default();
-        SetupFailure {
-            step: StepName::StartZygote,
-            errno: failure.errno,
-            detail: format!("image {name}: {}", failure.step),
+        for (pid, status) in std::mem::take(&mut self.told) {
+            self.guard_ended(pid, status);
         }
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        let settled = |slot: &ZygoteSlot| !slot.wanted || slot.process.as_ref().is_some_and(|zygote| zygote.ready);
-        if self.ready || !self.images.iter().all(|image| settled(&image.zygote)) {
+        if self.ready || !self.images.iter().all(|image| image.zygotes.is_settled()) {
             return Ok(());
         }
         self.ready = true;
@@ -383,6 +272,7 @@ impl Keeper {
             id_per_cell: self.who.sessions.is_some(),
         };
         self.outbox.push(message, vec![folders]);
+        self.say_which_zygotes_fork();
         self.outbox.flush();
         Ok(())
     }
@@ -394,7 +284,7 @@ impl Keeper {
         }
         for image in &mut self.images {
             // Guards outlive their zygote, and come to us.
-            image.zygote.process = None;
+            image.zygotes = Generations::resting();
         }
         let deadline = Instant::now() + FLAT_END_WAIT_MAX;
         loop {
@@ -429,30 +319,12 @@ fn reap_all() -> bool {
     }
 }
 
-impl ZygoteSlot {
-    fn resting() -> ZygoteSlot {
-        ZygoteSlot { process: None, failures: 0, started_at: Instant::now(), wanted: false, tired: false }
-    }
-
-    /// When it must be ready, or may be started again.
-    fn deadline(&self) -> Option<Instant> {
-        match &self.process {
-            Some(process) if process.ready => None,
-            Some(_) => Some(self.started_at + ZYGOTE_READY_WAIT_MAX),
-            None if !self.wanted => None,
-            None => {
-                let slow = self.failures >= ZYGOTE_FAILURES_MAX;
-                Some(self.started_at + if slow { ZYGOTE_RESTART_PAUSE_LONG } else { ZYGOTE_RESTART_PAUSE })
-            }
-        }
-    }
-}
-
 /// What the loop woke up for.
 struct Events {
     life: bool,
     children: bool,
     daemon: bool,
-    zygotes: Vec<usize>,
+    /// The image, and the zygote's number.
+    zygotes: Vec<(usize, u32)>,
     guards: Vec<u64>,
 }

@@ -28,6 +28,9 @@
 //! gone. Should the guard itself be killed, its orphans come to the keeper, which knows that whatever it has adopted
 //! and does not know is to die; should the keeper be killed as well, they come to the warden.
 //!
+//! **A zygote is replaced** as the other keeper does it (`generations`). Guards forked by the one before live on: they
+//! come to the keeper, which adopts what is orphaned, and are told from its other orphans by their process ids.
+//!
 //! **Paths.** There is no `/workspace`: programs find themselves in the session's folder, and `HOME` and `TMPDIR` name
 //! it. The server still takes `/workspace/...` in file operations and the editor. The image is the machine's own disk,
 //! as far as the rules let it be seen; links and files that an image adds lie in a folder of ours (`view`).
@@ -46,6 +49,7 @@ mod trash;
 mod view;
 mod warden;
 mod zygote;
+mod zygotes;
 
 pub(crate) use daemon::enter;
 pub use view::needs_mounts;

@@ -1,9 +1,10 @@
 //! The keeper's side of an image's zygote: starting it on the machine's own disk, forking guards.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringfence_frame::zygote::{FromZygote, ToZygote};
@@ -23,12 +24,11 @@ use crate::steps::Failure;
 use crate::zygote;
 
 /// A running zygote.
-pub(super) struct Zygote {
+pub(super) struct Running {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
-    pub(super) ready: bool,
-    /// Guards that ended while an answer was waited for.
-    pub(super) deaths: VecDeque<(u32, i32)>,
+    /// Its own folders, which go when it has ended.
+    pub(super) folder: PathBuf,
 }
 
 /// What every zygote is started with.
@@ -92,15 +92,15 @@ impl Starter {
     }
 }
 
-impl Zygote {
+impl Running {
     pub(super) fn start(
         single: &Single,
         null: &OwnedFd,
         starter: &Starter,
         view: &View,
         preloads: &[String],
-        own: Folders,
-    ) -> Result<Zygote, Failure> {
+        own: &Folders,
+    ) -> Result<Running, Failure> {
         let at = |error: io::Error| Failure::new(StepName::StartZygote, &error);
         let value = |value: &str| view::in_folders(value, &own.root);
         let lines = view.environment.iter().map(|(name, text)| CString::new(format!("{name}={}", value(text))));
@@ -112,16 +112,23 @@ impl Zygote {
             python: view.python.as_deref(),
             environment: Strings::new(lines.collect::<Result<_, _>>().map_err(|error| at(error.into()))?),
             source: &starter.zygote_source,
-            config: starter.config(view, preloads, &own).map_err(at)?,
+            config: starter.config(view, preloads, own).map_err(at)?,
             namespaces: Namespaces::NONE,
             plan: &plan,
         };
         let (child, link) = zygote::start(single, null, start)?;
-        Ok(Zygote { child, link, ready: false, deaths: VecDeque::new() })
+        Ok(Running { child, link, folder: own.root.clone() })
     }
 
-    /// Has a guard forked, and waits for its process id.
-    pub(super) fn fork(&mut self, cell: u64, id: u32, fds: &[BorrowedFd<'_>]) -> io::Result<u32> {
+    /// Has a guard forked, and waits for its process id. Ends of other guards that it hears of meanwhile are put
+    /// into `deaths`.
+    pub(super) fn fork(
+        &self,
+        cell: u64,
+        id: u32,
+        fds: &[BorrowedFd<'_>],
+        deaths: &mut Vec<(u32, i32)>,
+    ) -> io::Result<u32> {
         packet::send(self.link.as_fd(), &ToZygote::Fork { cell, cgroups: 0, id }.encode(), fds)?;
         let deadline = Instant::now() + CELL_STEPS_WAIT_MAX;
         loop {
@@ -131,8 +138,8 @@ impl Zygote {
                     return Err(io::Error::from_raw_os_error(errno));
                 }
                 Some(FromZygote::Died { pid, status }) => {
-                    if self.deaths.len() < GUARD_DEATHS_KEPT_MAX {
-                        self.deaths.push_back((pid, status));
+                    if deaths.len() < GUARD_DEATHS_KEPT_MAX {
+                        deaths.push((pid, status));
                     }
                 }
                 Some(_) => {}

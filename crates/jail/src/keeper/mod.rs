@@ -32,6 +32,11 @@
 //! The first image's zygote is there from the start; another image's is started with the first cell of that image, and
 //! rests when the daemon says so and no cell of it lives.
 //!
+//! **A zygote is replaced** when the daemon asks for it (`generations`): the next one imports beside the one that forks,
+//! takes over when it is ready, and the one before it is told to leave once every fork that was sent to it is answered.
+//! What it has forked lives on: a worker belongs to its cell, dies with that cell's init, and when its parent ends it
+//! becomes a child of the keeper, the reaper of the fleet, which then sees its end.
+//!
 //! **Taking down.** SIGKILL for init: the kernel then kills the whole pid namespace, and init's death is seen only
 //! once all are gone. Then the cgroups are removed, which is retried, for the kernel takes a moment; then the daemon is
 //! told, and only then may another cell have the id.
@@ -40,6 +45,7 @@
 //! the kernel kills every zygote and cell. The same happens when the keeper is killed. The warden removes the cgroups.
 
 pub(crate) mod cells;
+mod forks;
 mod ids;
 pub(crate) mod outbox;
 mod pulled;
@@ -74,7 +80,7 @@ use cells::{Cell, Removal};
 use ids::Ids;
 use outbox::{Heard, Outbox};
 use pulled::Pulls;
-use zygote::{Starter, Zygote};
+use zygote::{Starter, Zygotes};
 
 /// The daemon's id inside a fleet that has a range.
 pub(crate) const DAEMON_ID: u32 = 65_533;
@@ -85,7 +91,7 @@ struct Image {
     root: PathBuf,
     /// What init starts in a cell of it.
     program: Program,
-    zygote: Option<Zygote>,
+    zygotes: Option<Zygotes>,
 }
 
 struct Keeper {
@@ -109,8 +115,10 @@ struct Keeper {
     cells: HashMap<u64, Cell>,
     /// Which cell's init a process is.
     inits: HashMap<u32, u64>,
-    /// Which cell's worker a process is; process ids as the zygote of this image sees them.
-    workers: HashMap<(usize, u32), u64>,
+    /// Which cell's worker a process is, by its zygote's number and its process id.
+    workers: HashMap<(u32, u32), u64>,
+    /// Counts zygotes, so that no number comes twice.
+    zygotes_started: u32,
     removals: Vec<Removal>,
     /// Counts cgroups, so that no name comes twice.
     groups_made: u64,
@@ -183,7 +191,7 @@ impl Keeper {
         for (index, (spec, trees)) in config.images.into_iter().zip(trees).enumerate() {
             let root = template::make_image_root(index, &spec, trees)?;
             let program = cells::program(&spec).at(StepName::ImageRoot, || spec.image.clone())?;
-            images.push(Image { spec, root, program, zygote: None });
+            images.push(Image { spec, root, program, zygotes: None });
         }
         let pulls = match (config.pulled, store, puller) {
             (Some(pulled), Some(tree), Some(link)) => {
@@ -212,6 +220,7 @@ impl Keeper {
             cells: HashMap::new(),
             inits: HashMap::new(),
             workers: HashMap::new(),
+            zygotes_started: 0,
             removals: Vec::new(),
             groups_made: 0,
             ready: false,
@@ -252,8 +261,8 @@ impl Keeper {
             signal::drain(&self.children);
             self.reap()?;
         }
-        for index in events.zygotes {
-            self.hear_zygote(index)?;
+        for (index, serial) in events.zygotes {
+            self.hear_zygote(index, serial);
         }
         if events.puller {
             self.hear_puller();
@@ -280,9 +289,9 @@ impl Keeper {
         });
         let mut zygotes = Vec::new();
         for (index, image) in self.images.iter().enumerate() {
-            if let Some((link, flags)) = image.zygote.as_ref().and_then(Zygote::interest) {
+            for (serial, link, flags) in image.zygotes.iter().flat_map(Zygotes::interests) {
                 fds.push(PollFd::new(link, flags));
-                zygotes.push((fds.len() - 1, index));
+                zygotes.push((fds.len() - 1, (index, serial)));
             }
         }
         let timeout = self.next_deadline().map(|deadline| {
@@ -297,14 +306,14 @@ impl Keeper {
             children: ready(1),
             daemon: daemon.is_some_and(ready),
             puller: puller.is_some_and(ready),
-            zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, index)| index).collect(),
+            zygotes: zygotes.into_iter().filter(|(place, _)| ready(*place)).map(|(_, which)| which).collect(),
         })
     }
 
     /// When the loop must run again even if nothing happens.
     fn next_deadline(&self) -> Option<Instant> {
         let removals = self.removals.iter().map(|removal| removal.again_at);
-        let zygotes = self.images.iter().filter_map(|image| image.zygote.as_ref()?.deadline());
+        let zygotes = self.images.iter().filter_map(|image| image.zygotes.as_ref()?.line.deadline());
         removals.chain(zygotes).min()
     }
 
@@ -330,6 +339,7 @@ impl Keeper {
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
             ToKeeper::RestZygote { image } => self.tire_zygote(image as usize),
+            ToKeeper::RenewZygote { image } => self.renew_zygote(image),
         }
     }
 
@@ -338,19 +348,18 @@ impl Keeper {
         while let Ok(Some(ended)) = process::reap_any() {
             if let Some(cell) = self.inits.remove(&ended.pid) {
                 self.init_ended(cell, ended.status);
-            } else if let Some(index) = self.zygote_of(ended.pid) {
-                self.zygote_ended(index)?;
+            } else if let Some((index, serial)) = self.zygote_of(ended.pid) {
+                self.zygote_ended(index, serial)?;
             } else {
-                for index in 0..self.images.len() {
-                    self.worker_ended(index, ended.pid, ended.status);
-                }
+                self.orphan_ended(ended.pid, ended.status);
             }
         }
         Ok(())
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        if self.ready || !self.images.iter().all(|image| image.zygote.as_ref().is_none_or(Zygote::is_settled)) {
+        if self.ready || !self.images.iter().all(|image| image.zygotes.as_ref().is_none_or(|all| all.line.is_settled()))
+        {
             return Ok(());
         }
         self.ready = true;
@@ -364,6 +373,7 @@ impl Keeper {
         let roots = open(template::ROOTS, flags, Mode::empty());
         let roots = roots.at(StepName::KeeperSelf, || template::ROOTS.to_owned())?;
         self.outbox.push(message, vec![fleet.into(), roots]);
+        self.say_which_zygotes_fork();
         self.outbox.flush();
         Ok(())
     }
@@ -375,7 +385,8 @@ struct Events {
     children: bool,
     daemon: bool,
     puller: bool,
-    zygotes: Vec<usize>,
+    /// The image, and the zygote's number.
+    zygotes: Vec<(usize, u32)>,
 }
 
 fn adopt(number: i32) -> Result<OwnedFd, SetupFailure> {

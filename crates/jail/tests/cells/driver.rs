@@ -147,11 +147,14 @@ impl Keeper {
         send(self.socket(), ToKeeper::SpawnWorker { cell }, &[theirs.as_fd(), out_write.as_fd(), err_write.as_fd()])
             .unwrap();
         let (started, _) = self.hear(|message| match *message {
-            FromKeeper::WorkerStarted { cell: one, pid } if one == cell => Some(Ok(pid)),
+            FromKeeper::WorkerStarted { cell: one, pid, zygote, forks } if one == cell => {
+                Some(Ok((pid, zygote, forks)))
+            }
             FromKeeper::WorkerFailed { cell: one, errno } if one == cell => Some(Err(errno)),
             _ => None,
         });
-        Ok(Worker { pid: started?, frames: ours, out: out.into(), err: err.into() })
+        let (pid, zygote, forks) = started?;
+        Ok(Worker { pid, zygote, forks, frames: ours, out: out.into(), err: err.into() })
     }
 
     /// The keeper itself: the one child of the process that was started.
@@ -181,6 +184,9 @@ impl Keeper {
 
 pub(crate) struct Worker {
     pub(crate) pid: u32,
+    /// The zygote that forked it, and how often that had forked by then.
+    pub(crate) zygote: u32,
+    pub(crate) forks: u32,
     pub(crate) frames: UnixStream,
     out: File,
     err: File,

@@ -18,6 +18,7 @@ mod kill;
 mod lifecycle;
 mod probe;
 mod pulled;
+mod renewal;
 mod workers;
 
 use std::os::unix::process::CommandExt;
@@ -29,7 +30,8 @@ use ringfence_sys::process::adopt;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS, pulled::TESTS].concat()
+    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS, pulled::TESTS, renewal::TESTS]
+        .concat()
 }
 
 /// The ordinary user: `nobody`, who owns nothing.

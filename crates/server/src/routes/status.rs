@@ -26,7 +26,7 @@ pub(crate) fn health<B: Backend>(app: &App<B>) -> Reply {
     get, path = "/ready", operation_id = "Ready", tag = "server", security(()),
     responses(
         (status = 200, body = Ready<'static>, description = "Leases are taken."),
-        (status = 503, body = Error<'static>, description = "Starting up or shutting down."),
+        (status = 503, body = Error<'static>, description = "Shutting down, or short of memory."),
     ),
 )]
 pub(crate) fn ready<B: Backend>(app: &App<B>) -> Result<Reply, Refusal> {

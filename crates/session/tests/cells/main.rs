@@ -14,16 +14,24 @@ mod house;
 mod interpreter;
 mod launch;
 mod lives;
+mod renewal;
 
+use std::fs::Permissions;
 use std::future::Future;
+use std::num::NonZeroU32;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ringfence_interp::{Interp, InterpConfig, Memory};
+use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
 use ringfence_op::{Bash, Call, CallLimits, CellLimits, Fault, Operation, Outcome, Python, SessionId, ToolUseId};
 use ringfence_session::{Lease, SessionConfig, Sessions};
+
+/// Where zygotes look for a file `hold` before they are ready.
+pub(crate) static GATE: OnceLock<PathBuf> = OnceLock::new();
 
 type Case = (&'static str, fn(Sessions) -> Pin<Box<dyn Future<Output = ()> + Send>>);
 
@@ -36,6 +44,8 @@ macro_rules! cases {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Forks of a zygote until it is replaced: few, so that all of these tests run with zygotes that come and go.
+pub(crate) const FORKS_MAX: u32 = 8;
 /// Sessions at the same time in these tests.
 pub(crate) const SESSIONS_MAX: usize = 6;
 
@@ -45,12 +55,22 @@ fn main() -> ExitCode {
         return launch::keeper();
     }
     let state = tempfile::tempdir().expect("a folder for state");
-    let (launched, root) = launch::launch(state.path().to_owned(), limits());
+    // Once in the fleet, this process is another user.
+    let gate = tempfile::tempdir().expect("a folder for the gate");
+    std::fs::set_permissions(gate.path(), Permissions::from_mode(0o777)).expect("its rights");
+    GATE.set(gate.path().to_owned()).expect("one gate");
+    let (launched, root) = launch::launch(state.path().to_owned(), limits(), Some(gate.path()));
     let keeper = launched.pid;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let failed = runtime.block_on(async {
-        let config = InterpConfig { pool_size: 2, pool_max: 2, memory: Arc::new(Memory::new(0)), calls: calls() };
+        let config = InterpConfig {
+            pool_size: 2,
+            pool_max: 2,
+            memory: Arc::new(Memory::new(0)),
+            renewal: Renewal { forks_max: NonZeroU32::new(FORKS_MAX), age_max: None },
+            calls: calls(),
+        };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
         interp.warmed().await.expect("a first cell");
         let config =
@@ -68,7 +88,7 @@ fn main() -> ExitCode {
 
 async fn run(sessions: &Sessions, words: &[String]) -> usize {
     let mut failed = 0;
-    for (name, case) in [interpreter::CASES, bash::CASES, lives::CASES, house::CASES].concat() {
+    for (name, case) in [interpreter::CASES, bash::CASES, lives::CASES, house::CASES, renewal::CASES].concat() {
         if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
             continue;
         }
