@@ -62,14 +62,14 @@ fn serve(keeper: &OwnedFd, folder: &Path) {
                 say(keeper, FromKeeper::CellMade { cell, owner_id, meters: Meters(0b1_1111) }, &descriptors);
             }
             ToKeeper::SpawnWorker { cell } => {
-                say(keeper, FromKeeper::WorkerStarted { cell, pid: 100 + cell as u32 }, &[]);
+                say(keeper, FromKeeper::WorkerStarted { cell, pid: 100 + cell as u32, zygote: 1, forks: 1 }, &[]);
                 thread::spawn(move || serve_worker(descriptors));
             }
             ToKeeper::DestroyCell { cell } => {
                 inits.remove(&cell);
                 say(keeper, FromKeeper::CellGone { cell }, &[]);
             }
-            ToKeeper::RestZygote { .. } => {}
+            ToKeeper::RestZygote { .. } | ToKeeper::RenewZygote { .. } => {}
         }
     }
 }

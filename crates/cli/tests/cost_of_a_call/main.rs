@@ -27,7 +27,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use ringfence_frame::keeper::Limiter;
-use ringfence_interp::{Interp, InterpConfig, Memory};
+use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
 use ringfence_op::{CallLimits, CellLimits, Tier};
 use ringfence_probe::{Address, Connection, multipart_file};
 use ringfence_server::backend::{About, OverSessions};
@@ -200,8 +200,13 @@ fn count(kind: &'static Kind, runs: u64) -> allocation_counter::AllocationInfo {
                 drop(stop);
             });
             let (image, calls) = (keeper::root(), CallLimits::default());
-            let config =
-                InterpConfig { pool_size: 1, pool_max: 1, memory: Arc::new(Memory::new(0)), calls: calls.clone() };
+            let config = InterpConfig {
+                pool_size: 1,
+                pool_max: 1,
+                memory: Arc::new(Memory::new(0)),
+                renewal: Renewal::default(),
+                calls: calls.clone(),
+            };
             let about = About {
                 image: image.image.clone(),
                 tier: Tier::Cell,
