@@ -297,9 +297,10 @@ def warm_up():
             axes.legend()
             figure.savefig(io.BytesIO(), format="png")
             pyplot.close(figure)
-        if fonts is not None:
-            # matplotlib does so in every fork, which then writes to the pages that the fonts lie on.
-            fonts._get_font.cache_clear()
+        # matplotlib does so in every fork, which then writes to the pages that the fonts lie on.
+        forget = getattr(getattr(fonts, "_get_font", None), "cache_clear", None)
+        if forget is not None:
+            forget()
         if pandas is not None and numpy is not None:
             table = pandas.read_csv(io.StringIO("key,value\na,1.5\nb,2.5\na,3.5\n"))
             repr(table.groupby("key")["value"].mean())
