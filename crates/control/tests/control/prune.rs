@@ -109,6 +109,15 @@ pub(crate) fn portions(setup: &Setup) {
     assert_eq!(reports(setup), before);
 }
 
+/// Tells the senders to end, also where something was found.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Front doors that send everything again and again while it is rolled up: each record counts once at every moment.
 pub(crate) fn at_once(setup: &Setup) {
     const RECORDS: usize = 600;
@@ -117,6 +126,7 @@ pub(crate) fn at_once(setup: &Setup) {
     send(setup, &gate, "k", &records).is(200);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ends = Ends(&stop);
         for sender in 0..4 {
             let (gate, records, stop) = (&gate, &records, &stop);
             scope.spawn(move || {
@@ -137,7 +147,7 @@ pub(crate) fn at_once(setup: &Setup) {
         for _ in 0..3 {
             assert_eq!(reports(setup)[1][0]["calls"], RECORDS);
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(ends);
     });
     assert_eq!(setup.database.count("usage_records"), 0);
     assert_eq!(reports(setup)[1][0]["calls"], RECORDS);
