@@ -31,7 +31,7 @@ pub(crate) fn command() -> Command {
     let state = Arg::new("state-dir").long("state-dir").value_name("FOLDER").global(true);
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).global(true);
     Command::new("image")
-        .about("Images: list, inspect, build, import, pull, name, remove, prune, verify")
+        .about("Images: list, inspect, build, lock, import, pull, name, remove, prune, verify")
         .after_help(AFTER)
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -40,6 +40,7 @@ pub(crate) fn command() -> Command {
         .subcommand(Command::new("list").about("Shows all images"))
         .subcommand(Command::new("inspect").about("Shows everything that is known of an image").arg(image("IMAGE")))
         .subcommand(build())
+        .subcommand(lock())
         .subcommand(import())
         .subcommand(pull())
         .subcommand(
@@ -86,6 +87,14 @@ fn build() -> Command {
         .arg(python.help("The machine's Python to stand on, where the declaration names none"))
 }
 
+fn lock() -> Command {
+    let python = Arg::new("python").long("python").value_name("PATH").value_parser(value_parser!(PathBuf));
+    Command::new("lock")
+        .about("Writes the lock of a declaration's requirements: each package, pinned with its digest")
+        .arg(Arg::new("declaration").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)))
+        .arg(python.help("The machine's Python to stand on, where the declaration names none"))
+}
+
 fn import() -> Command {
     let root = Arg::new("root").long("root").action(ArgAction::SetTrue).conflicts_with("which");
     Command::new("import")
@@ -122,6 +131,7 @@ fn act(verb: &str, store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fail
         "list" => show::list(store, matches),
         "inspect" => show::inspect(store, matches),
         "build" => bring::build(store, matches),
+        "lock" => bring::lock(store, matches),
         "import" => bring::import(store, matches),
         "pull" => bring::pull(store, matches),
         "tag" => keep::tag(store, matches),

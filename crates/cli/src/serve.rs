@@ -270,7 +270,6 @@ fn about(config: &Config, tier: Tier, images: &Served) -> About {
     About {
         image: images.roots.first().map(|root| root.image.clone()).unwrap_or_default(),
         tier,
-        cell: config.cell.clone(),
         call: config.call.clone(),
         echo_last: config.echo_last,
     }

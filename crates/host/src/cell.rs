@@ -90,6 +90,7 @@ pub(crate) fn try_it(program: &Path, id_base: u32) -> CellTrial {
         shell: "/bin/sh".into(),
         python: None,
         preloads: Vec::new(),
+        limits: Default::default(),
     };
     let mut config = KeeperConfig::new(vec![spec], String::new(), String::new(), "/".into());
     config.id_base = id_base;

@@ -102,6 +102,7 @@ fn facts(folder: &Path, environment: &[String]) -> Result<Facts, ImageError> {
         preloads: Vec::new(),
         environment,
         shell: found.shell.unwrap_or_else(|| PathBuf::from("/bin/sh")),
+        limits: Default::default(),
     })
 }
 

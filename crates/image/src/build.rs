@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use ringfence_op::ImageLimits;
 use serde::Serialize;
 
 use crate::declare::{Base, Declaration, DeclaredFile, PythonWanted, unique};
@@ -31,12 +32,14 @@ struct Inputs<'a> {
     preloads: &'a [String],
     languages: &'a [String],
     environment: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "ImageLimits::is_empty")]
+    limits: ImageLimits,
     /// Place, digest, executable.
     files: Vec<(&'a Path, String, bool)>,
 }
 
 /// What a build stands on.
-enum Ground {
+pub(crate) enum Ground {
     Host(Python),
     Image(Box<Held>),
 }
@@ -67,6 +70,7 @@ pub fn build(
         preloads: &declaration.preloads,
         languages: &declaration.languages,
         environment: &declaration.environment,
+        limits: declaration.limits,
         files: declaration.files.iter().map(|f| (f.target.as_path(), digest_of(&f.content), f.executable)).collect(),
     };
     let text = serde_json::to_vec(&inputs).map_err(|e| ImageError::file("digest", Path::new("inputs"))(e.into()))?;
@@ -91,7 +95,7 @@ pub fn build(
     locked.store.hold(entry)
 }
 
-fn ground(store: &Store, declaration: &Declaration, python: Option<&Path>) -> Result<Ground, ImageError> {
+pub(crate) fn ground(store: &Store, declaration: &Declaration, python: Option<&Path>) -> Result<Ground, ImageError> {
     if let Base::Image(name) = &declaration.base {
         let held = store.hold(store.find(name)?)?;
         if matches!(held.entry.manifest.root, Root::Folder) && !declaration.programs.is_empty() {
@@ -244,7 +248,9 @@ impl Work<'_> {
             facts.preloads.clone_from(&base.preloads);
             facts.languages.clone_from(&base.languages);
             facts.environment.clone_from(&base.environment);
+            facts.limits = base.limits;
         }
+        facts.limits = declaration.limits.or(facts.limits);
         facts.preloads = unique([facts.preloads, declaration.preloads.clone()].concat());
         facts.languages = unique([facts.languages, declaration.languages.clone()].concat());
         facts.environment.extend(declaration.environment.clone());
@@ -419,11 +425,15 @@ mod tests {
         fs::write(house.state.path().join("x"), "2").unwrap();
         drop(house.build("mine", text).unwrap());
         fs::create_dir_all(store.folder().join(".wheels-x")).unwrap();
+        let blobs = store.blobs().unwrap();
+        fs::write(blobs.folder().join("layer"), "x").unwrap();
         let pruned = crate::prune(&store, &mut ()).unwrap();
-        assert_eq!((pruned.images.len(), pruned.held.len()), (0, 1));
+        assert_eq!((pruned.images.len(), pruned.held.len()), (0, 2));
         assert_eq!(pruned.others, [".wheels-x"]);
-        drop(old);
-        assert_eq!(crate::prune(&store, &mut ()).unwrap().images.len(), 1);
+        assert!(blobs.folder().join("layer").exists(), "an import or a pull needs it");
+        drop((old, blobs));
+        let pruned = crate::prune(&store, &mut ()).unwrap();
+        assert_eq!((pruned.images.len(), pruned.others), (1, vec![".blobs".to_owned()]));
         assert_eq!(store.list().unwrap().len(), 1);
     }
 

@@ -5,10 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use ringfence_op::ImageLimits;
 use serde::Deserialize;
 
 use crate::ImageError;
+use crate::limited::WrittenLimits;
 use crate::limits::{DECLARATION_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, LIST_MAX};
+use crate::lock;
 use crate::names;
 use crate::python::Version;
 
@@ -19,13 +22,18 @@ pub struct Declaration {
     pub name: String,
     pub(crate) base: Base,
     pub(crate) python: Option<PythonWanted>,
-    /// The text of the lock file.
+    /// Packages as a person names them, for the lock.
+    pub(crate) requirements: Vec<String>,
+    /// The lock file, beside the declaration.
+    pub(crate) lock_file: Option<PathBuf>,
+    /// Its text.
     pub(crate) lock: Option<String>,
     pub(crate) preloads: Vec<String>,
     pub(crate) languages: Vec<String>,
     pub(crate) programs: Vec<String>,
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) limits: ImageLimits,
     pub(crate) files: Vec<DeclaredFile>,
 }
 
@@ -65,6 +73,8 @@ struct Written {
     name: Option<String>,
     base: String,
     python: Option<String>,
+    #[serde(default)]
+    requirements: Vec<String>,
     lock: Option<PathBuf>,
     #[serde(default)]
     preloads: Vec<String>,
@@ -76,6 +86,8 @@ struct Written {
     folders: Vec<PathBuf>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
+    #[serde(default)]
+    limits: WrittenLimits,
     #[serde(default)]
     files: BTreeMap<PathBuf, PathBuf>,
 }
@@ -119,6 +131,15 @@ impl Declaration {
     }
 }
 
+impl Declaration {
+    /// As [`Self::read`], of a declaration whose lock is still to be written, or written anew.
+    pub(crate) fn read_to_lock(path: &Path) -> Result<Self, ImageError> {
+        let (text, _) = read_file(path, DECLARATION_BYTES_MAX)?;
+        let text = String::from_utf8(text).map_err(|_| wrong(path, "it is not UTF-8"))?;
+        check(path, &text, &|_| Ok((Vec::new(), false)))
+    }
+}
+
 /// A file's content, and whether it is executable.
 type Read<'a> = &'a dyn Fn(&Path) -> Result<(Vec<u8>, bool), ImageError>;
 
@@ -150,14 +171,41 @@ fn check(path: &Path, text: &str, read: Read<'_>) -> Result<Declaration, ImageEr
     if written.folders.len() > LIST_MAX || !written.folders.iter().all(|folder| is_plain(folder)) {
         return Err(wrong(format!("`folders` takes at most {LIST_MAX} absolute paths without `..`, and not `/`")));
     }
+    let limits = written.limits.check().map_err(wrong)?;
     if written.files.len() > FILES_MAX {
         return Err(wrong(format!("`files` takes at most {FILES_MAX} files")));
     }
-    let lock = written.lock.map(|file| read(&file)).transpose()?;
+    if written.requirements.len() > LIST_MAX || !written.requirements.iter().all(|text| is_requirement(text)) {
+        return Err(wrong(format!(
+            "`requirements` takes at most {LIST_MAX} names of packages, with versions if need be, such as \"numpy>=2\""
+        )));
+    }
+    if !written.requirements.is_empty() && written.lock.is_none() {
+        let why = "`requirements` need `lock`: the name of a file that `ringfence image lock` writes";
+        return Err(wrong(why.to_owned()));
+    }
+    let lock = written.lock.as_ref().map(|file| read(file)).transpose();
+    let lock = match lock {
+        Err(ImageError::File { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound && !written.requirements.is_empty() =>
+        {
+            let why = "its lock is not there yet: `ringfence image lock`, with this file's name, writes it";
+            return Err(wrong(why.to_owned()));
+        }
+        other => other?,
+    };
     let lock = lock
         .map(|(text, _)| String::from_utf8(text))
         .transpose()
         .map_err(|_| wrong("the lock file is not UTF-8".into()))?;
+    if lock
+        .as_deref()
+        .is_some_and(|lock| !written.requirements.is_empty() && lock::is_of_others(lock, &written.requirements))
+    {
+        let why =
+            "its lock is one of other requirements: `ringfence image lock`, with this file's name, writes it anew";
+        return Err(wrong(why.to_owned()));
+    }
     let mut files = Vec::new();
     for (target, source) in written.files {
         if let Some(why) = refuse_target(&target) {
@@ -170,12 +218,15 @@ fn check(path: &Path, text: &str, read: Read<'_>) -> Result<Declaration, ImageEr
         name,
         base,
         python,
+        requirements: written.requirements,
+        lock_file: written.lock,
         lock,
         preloads: unique(written.preloads),
         languages: unique(written.languages),
         programs: unique(written.programs),
         folders: written.folders,
         environment: written.environment,
+        limits,
         files,
     })
 }
@@ -228,6 +279,12 @@ impl std::fmt::Display for PythonWanted {
             PythonWanted::Between(first, last) => write!(f, "{}.{} to {}.{}", first.0, first.1, last.0, last.1),
         }
     }
+}
+
+/// A name of a package, perhaps with extras, versions and a marker: no option of pip's, no path and no address.
+fn is_requirement(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-[],<>=!~ ;'\"()*+".contains(&b);
+    (1..=256).contains(&text.len()) && text.bytes().all(fits) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
 /// A name of a module, a program or a language.
@@ -321,6 +378,12 @@ mod tests {
             ("base = 'host'\n[environment]\n'A=B' = 'c'", "A=B"),
             ("base = 'host'\n[environment]\nA = \"\\u0000\"", "`A`"),
             ("base = 'host'\n[files]\n'/opt/../etc/x' = 'x'", "/opt/../etc/x"),
+            ("base = 'host'\nrequirements = ['numpy']", "`lock`"),
+            ("base = 'host'\nlock = 'l'\nrequirements = ['-r other']", "requirements"),
+            ("base = 'host'\nlock = 'l'\nrequirements = ['a @ file:///x']", "requirements"),
+            ("base = 'host'\nlock = 'l'\nrequirements = ['./a']", "requirements"),
+            ("base = 'host'\n[limits]\nmemory = 'much'", "memory"),
+            ("base = 'host'\n[limits]\nspeed = 5", "speed"),
             ("base = 'host'\n[files]\n'opt' = 'x'", "opt"),
             ("base = 'host'\n[files]\n'/workspace/x' = 'x'", "/workspace"),
         ] {

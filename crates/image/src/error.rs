@@ -181,6 +181,15 @@ pub enum ImageError {
         /// The folder of images.
         images: PathBuf,
     },
+    /// The names of images cannot be read.
+    #[error("the names of images, {}, are damaged", path.display())]
+    Names {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
     /// Another version of this program wrote it.
     #[error("{} has format {format}, and this version of ringfence reads format {ours}", path.display())]
     OtherFormat {
@@ -268,6 +277,11 @@ impl ImageError {
             ImageError::OtherFormat { .. } => Some(
                 "use the version that made it, or another folder with `--state-dir`; a single image can be taken away \
                  by its id with `ringfence image remove`"
+                    .to_owned(),
+            ),
+            ImageError::Names { .. } => Some(
+                "the images themselves are whole: remove that file, and give them names again with `ringfence image tag ID \
+                 NAME` (the folders beside it are named by the ids) or by building them again, before any `prune`"
                     .to_owned(),
             ),
             ImageError::PythonGone { .. } => Some("build the image again".to_owned()),

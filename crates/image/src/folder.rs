@@ -93,12 +93,7 @@ pub(crate) struct Packages<'a> {
 
 /// Fetches the wheels, and unpacks them into the image's `packages`.
 pub(crate) fn install(packages: &Packages<'_>, progress: &mut dyn Progress) -> Result<(), ImageError> {
-    let mut fit: Vec<String> =
-        ["--only-binary", ":all:", "--implementation", "cp", "--python-version"].map(str::to_owned).into();
-    fit.push(packages.version.to_owned());
-    for platform in platforms(packages.libc) {
-        fit.extend(["--platform".to_owned(), platform]);
-    }
+    let fit = fit(packages.version, packages.libc);
     let plan = venv::Plan {
         python: packages.machine,
         folder: packages.building,
@@ -107,6 +102,17 @@ pub(crate) fn install(packages: &Packages<'_>, progress: &mut dyn Progress) -> R
         on: None,
     };
     venv::install_apart(&plan, &fit, &packages.building.join(PACKAGES), progress)
+}
+
+/// pip's options that say for which Python wheels are.
+pub(crate) fn fit(version: &str, libc: Libc) -> Vec<String> {
+    let mut fit: Vec<String> =
+        ["--only-binary", ":all:", "--implementation", "cp", "--python-version"].map(str::to_owned).into();
+    fit.push(version.to_owned());
+    for platform in platforms(libc) {
+        fit.extend(["--platform".to_owned(), platform]);
+    }
+    fit
 }
 
 /// Tags of wheels that run on this processor with that C library, the newest first.

@@ -28,12 +28,14 @@ mod error;
 mod folder;
 mod foreign;
 mod host;
+mod limited;
 mod limits;
 mod lock;
 mod manifest;
 mod names;
 mod pip;
 mod python;
+mod resolve;
 mod root;
 mod store;
 mod tree;
@@ -49,8 +51,9 @@ pub use declare::Declaration;
 pub use error::ImageError;
 pub use manifest::{Facts, Interpreter, Libc, Manifest, Root, Source};
 pub use python::Python;
+pub use resolve::{LockFile, lock_packages};
 pub use root::{WHEELHOUSE, add_wheelhouse};
-pub use store::{Entry, Held, Listed, Pruned, Removed, Store};
+pub use store::{Entry, Held, HeldBlobs, Listed, Pruned, Removed, Store};
 
 /// Hears what a build is doing, so that somebody who waits can be told.
 pub trait Progress {

@@ -44,3 +44,19 @@ pub(crate) const SHARE_READ_BYTES: usize = 128 << 10;
 pub(crate) const PACKAGES_MAX: usize = 2000;
 /// The largest start-up script whose first line is rewritten, bytes.
 pub(crate) const SCRIPT_BYTES_MAX: u64 = 256 << 10;
+/// The least memory that an image may name for its sessions, bytes; of a server's setting as well.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// The fewest processes.
+pub(crate) const PROCESSES_MIN: u64 = 8;
+/// The least of a CPU.
+pub(crate) const CPUS_MIN: f64 = 0.01;
+/// The most CPUs.
+pub(crate) const CPUS_MAX: f64 = 1024.0;
+/// The smallest `/workspace`, and `/tmp`, bytes.
+pub(crate) const WORKSPACE_BYTES_MIN: u64 = 1 << 20;
+/// The fewest files of a workspace.
+pub(crate) const WORKSPACE_FILES_MIN: u64 = 16;
+/// The longest ceiling of a timeout, seconds: a year.
+pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 366 * 24 * 3600;
+/// The largest report of pip's that is read, bytes: it carries the descriptions of all packages.
+pub(crate) const REPORT_BYTES_MAX: u64 = 64 << 20;

@@ -8,6 +8,18 @@ use crate::ImageError;
 use crate::limits::PACKAGES_MAX;
 use crate::python::Version;
 
+/// The first line of a lock that was written for these requirements.
+pub(crate) fn header(requirements: &[String]) -> String {
+    format!("{HEADER}{}", requirements.join(", "))
+}
+
+/// Whether the lock was written for other requirements, as far as it says so.
+pub(crate) fn is_of_others(list: &str, requirements: &[String]) -> bool {
+    list.lines().next().is_some_and(|first| first.starts_with(HEADER) && first != header(requirements))
+}
+
+const HEADER: &str = "# requirements: ";
+
 /// One pinned package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Requirement {

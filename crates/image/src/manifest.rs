@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ringfence_op::ImageLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::ImageError;
@@ -71,6 +72,9 @@ pub struct Facts {
     pub environment: BTreeMap<String, String>,
     /// The shell, as a path in the root.
     pub shell: PathBuf,
+    /// What its sessions may use, where that is less than what the server's may.
+    #[serde(default, skip_serializing_if = "ImageLimits::is_empty")]
+    pub limits: ImageLimits,
 }
 
 /// The Python of an image.

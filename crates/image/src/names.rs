@@ -35,7 +35,7 @@ impl Names {
         let mut text = Vec::new();
         file.take(NAMES_BYTES_MAX).read_to_end(&mut text).map_err(ImageError::file("read", &path))?;
         let names: Names =
-            serde_json::from_slice(&text).map_err(|error| ImageError::file("understand", &path)(error.into()))?;
+            serde_json::from_slice(&text).map_err(|source| ImageError::Names { path: path.clone(), source })?;
         if names.format != FORMAT {
             return Err(ImageError::OtherFormat { path, format: names.format, ours: FORMAT });
         }
@@ -122,7 +122,10 @@ mod tests {
         let images = tempfile::tempdir().unwrap();
         fs::write(images.path().join(NAMES), r#"{"format": 99, "names": {}}"#).unwrap();
         assert!(matches!(Names::read(images.path()), Err(ImageError::OtherFormat { format: 99, .. })));
-        fs::write(images.path().join(NAMES), "{").unwrap();
-        assert!(matches!(Names::read(images.path()), Err(ImageError::File { .. })));
+        for damaged in ["", "{"] {
+            fs::write(images.path().join(NAMES), damaged).unwrap();
+            let error = Names::read(images.path()).unwrap_err();
+            assert!(matches!(error, ImageError::Names { .. }) && error.help().is_some(), "{error}");
+        }
     }
 }

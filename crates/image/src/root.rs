@@ -73,14 +73,16 @@ pub(crate) const STANDARD: [&str; 30] = [
 /// # Errors
 /// When what it is made of cannot be read.
 pub(crate) fn of(entry: &Entry, cpu_millis: u64) -> Result<RootSpec, ImageError> {
+    let facts = &entry.manifest.facts;
+    let cpu_millis = facts.limits.cpu_millis.map_or(cpu_millis, |own| own.min(cpu_millis));
     let mut spec = match &entry.manifest.root {
         Root::Host { python, programs, folders, files } => {
             on_host(entry, &Seen { python, programs, folders, files }, cpu_millis)?
         }
         Root::Folder => in_folder(entry, cpu_millis)?,
     };
-    let facts = &entry.manifest.facts;
     spec.image = entry.title();
+    spec.limits = facts.limits;
     for (name, value) in &facts.environment {
         set(&mut spec.environment, name, value);
     }
@@ -269,6 +271,7 @@ fn plain(pieces: Pieces, environment: Vec<(String, String)>) -> RootSpec {
         shell: PathBuf::from("/bin/sh"),
         python: None,
         preloads: Vec::new(),
+        limits: Default::default(),
     }
 }
 

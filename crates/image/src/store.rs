@@ -28,6 +28,9 @@ use crate::manifest::{MANIFEST, Manifest};
 use crate::names::{Names, looks_like_id};
 use crate::{ImageError, Progress};
 
+/// The folder of compressed layers.
+const BLOBS: &str = ".blobs";
+
 /// The images of a state directory.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -80,13 +83,31 @@ impl Store {
         &self.images
     }
 
-    /// Where compressed layers are kept, for whoever knows their format; made if it is missing.
+    /// Where compressed layers are kept, for whoever knows their format; made if it is missing. It is not taken away
+    /// while the answer lives.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn blobs(&self) -> Result<PathBuf, ImageError> {
-        self.make()?;
-        Ok(self.images.join(".blobs"))
+    pub fn blobs(&self) -> Result<HeldBlobs, ImageError> {
+        let folder = self.images.join(BLOBS);
+        loop {
+            self.make()?;
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(ImageError::file("create", &folder)(error));
+                }
+                _ => {}
+            }
+            let opened = match File::open(&folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened.map_err(ImageError::file("open", &folder))?,
+            };
+            flock(&opened, FlockOperation::LockShared).map_err(|e| ImageError::file("hold", &folder)(e.into()))?;
+            // Meanwhile it may have been taken away.
+            if is_at(&opened, &folder) {
+                return Ok(HeldBlobs { folder, _lock: opened });
+            }
+        }
     }
 
     /// Everything in it, in the order of the folders' names.
@@ -149,9 +170,7 @@ impl Store {
         flock(&manifest, FlockOperation::NonBlockingLockShared)
             .map_err(|e| ImageError::file("hold", &path)(e.into()))?;
         // Between opening and holding it may have been taken away.
-        let here = fs::metadata(&path).map_err(ImageError::file("look at", &path))?;
-        let held = manifest.metadata().map_err(ImageError::file("look at", &path))?;
-        if (here.dev(), here.ino()) != (held.dev(), held.ino()) {
+        if !is_at(&manifest, &path) {
             return Err(self.unknown(&entry.manifest.id));
         }
         Ok(Held { entry, _manifest: manifest })
@@ -229,6 +248,29 @@ impl Entry {
     }
 }
 
+/// The folder of compressed layers.
+#[derive(Debug)]
+pub struct HeldBlobs {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl HeldBlobs {
+    /// Its path.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Whether what is open is what the path names now.
+fn is_at(opened: &File, path: &Path) -> bool {
+    match (opened.metadata(), fs::metadata(path)) {
+        (Ok(held), Ok(here)) => (held.dev(), held.ino()) == (here.dev(), here.ino()),
+        _ => false,
+    }
+}
+
 /// A manifest in a folder of another name is none of that folder.
 fn own(manifest: Manifest, id: &str, folder: &Path) -> Result<Manifest, ImageError> {
     if manifest.id == id { Ok(manifest) } else { Err(ImageError::Misplaced { folder: folder.to_owned() }) }
@@ -247,7 +289,7 @@ pub struct Pruned {
     pub images: Vec<String>,
     /// What else: caches of unfinished builds.
     pub others: Vec<String>,
-    /// Ids of images without a name that are in use.
+    /// Ids of images without a name that are in use, and the compressed layers where they are.
     pub held: Vec<String>,
 }
 
@@ -269,6 +311,15 @@ impl Locked {
         self.name(name, id)?;
         held.entry.names = self.store.find(id)?.names;
         Ok(Some(held))
+    }
+
+    /// A folder for work that leaves nothing in the store.
+    pub(crate) fn scratch<T>(&self, work: impl FnOnce(&Path) -> Result<T, ImageError>) -> Result<T, ImageError> {
+        let folder = self.begin()?;
+        let done = work(&folder);
+        // What cannot be removed now is swept by the next writer.
+        let _ = remove_tree(&folder);
+        done
     }
 
     /// Makes an image: `fill` puts into a new folder what it is made of, and tells of it.
@@ -354,11 +405,32 @@ impl Locked {
                 Err(error) => return Err(error),
             }
         }
-        for path in self.hidden(&[".wheels-", ".blobs"])? {
-            fs::remove_dir_all(&path).map_err(ImageError::file("remove", &path))?;
-            pruned.others.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        for path in self.hidden(&[".wheels-", BLOBS])? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name == BLOBS && !self.take_blobs(&path)? {
+                pruned.held.push(name);
+                continue;
+            }
+            if name != BLOBS {
+                fs::remove_dir_all(&path).map_err(ImageError::file("remove", &path))?;
+            }
+            pruned.others.push(name);
         }
         Ok(pruned)
+    }
+
+    /// Takes the compressed layers away, unless something that is on its way needs them.
+    fn take_blobs(&self, path: &Path) -> Result<bool, ImageError> {
+        let folder = File::open(path).map_err(ImageError::file("open", path))?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(ImageError::file("lock", path)(error.into())),
+        }
+        let removing = self.store.images.join(".removing-blobs");
+        fs::rename(path, &removing).map_err(ImageError::file("take away", path))?;
+        remove_tree(&removing)?;
+        Ok(true)
     }
 
     /// Nobody holds the image while the answer lives; `None` where there is no manifest to hold.

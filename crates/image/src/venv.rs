@@ -167,6 +167,53 @@ pub(crate) fn install_apart(
     fs::remove_dir_all(plan.scratch()).map_err(ImageError::file("remove", &plan.scratch()))
 }
 
+/// What pip is asked to resolve.
+pub(crate) struct Resolve<'a> {
+    /// Requirements as a person writes them.
+    pub(crate) wanted: &'a [String],
+    /// Pins that are there already.
+    pub(crate) beneath: &'a [String],
+    /// Options that say which Python it is for, where it is not the one that resolves.
+    pub(crate) fit: Option<&'a [String]>,
+}
+
+/// Has pip find what `wanted` takes, all of it, and write that to `report`; nothing is installed. `folder` is scratch.
+pub(crate) fn resolve(
+    python: &Python,
+    folder: &Path,
+    resolve: &Resolve<'_>,
+    report: &Path,
+    progress: &mut dyn Progress,
+) -> Result<(), ImageError> {
+    let plan = Plan { python, folder, wheels: folder, wanted: &[], on: None };
+    fs::create_dir_all(plan.scratch()).map_err(ImageError::file("create", &plan.scratch()))?;
+    let (list, bounds) = (folder.join("wanted.txt"), folder.join("beneath.txt"));
+    for (path, lines) in [(&list, resolve.wanted), (&bounds, resolve.beneath)] {
+        fs::write(path, lines.join("\n") + "\n").map_err(ImageError::file("write", path))?;
+    }
+    let own = plan.venv_python();
+    let runs = if resolve.fit.is_some() {
+        &python.executable
+    } else {
+        progress.step("making a virtual environment");
+        make_venv(&plan)?;
+        &own
+    };
+    let (retries, target) = (PIP_RETRIES.to_string(), folder.join("target"));
+    #[rustfmt::skip]
+    let mut arguments: Vec<&dyn AsOsStr> = vec![
+        &"pip", &"install", &"--no-input", &"--disable-pip-version-check", &"--progress-bar", &"off", &"--quiet",
+        &"--retries", &retries, &"--only-binary", &":all:", &"--dry-run", &"--ignore-installed", &"--report", &report,
+        &"--requirement", &list, &"--constraint", &bounds,
+    ];
+    if let Some(fit) = resolve.fit {
+        arguments.extend([&"--target" as &dyn AsOsStr, &target]);
+        arguments.extend(fit.iter().map(|option| option as &dyn AsOsStr));
+    }
+    progress.step("finding the packages");
+    plan.module(runs, "finding the packages", "resolve.log", &arguments).run()
+}
+
 fn write_list(plan: &Plan<'_>) -> Result<PathBuf, ImageError> {
     let list = plan.scratch().join("all.txt");
     let text: String = plan.wanted.iter().map(Requirement::as_pip_text).collect();

@@ -81,6 +81,7 @@ fn root(python: bool) -> RootSpec {
         shell: "/bin/sh".into(),
         python: python.then(|| "/usr/bin/python3".into()),
         preloads: Vec::new(),
+        limits: Default::default(),
     }
 }
 

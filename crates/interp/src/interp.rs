@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_frame::keeper::Limiter;
-use ringfence_op::{CallLimits, RootSpec};
+use ringfence_op::{CallLimits, ImageLimits, RootSpec};
 
 use crate::cell::Cell;
 use crate::error::LeaseError;
@@ -76,8 +76,14 @@ impl Interp {
 
     /// Takes in an image that the keeper was given while it runs, and tells its index: the keeper counts as this does.
     #[must_use]
-    pub fn add_image(&self, name: &str, has_python: bool) -> u32 {
-        u32::try_from(self.pool.add_image(name, has_python)).unwrap_or(u32::MAX)
+    pub fn add_image(&self, name: &str, has_python: bool, limits: ImageLimits) -> u32 {
+        u32::try_from(self.pool.add_image(name, has_python, limits)).unwrap_or(u32::MAX)
+    }
+
+    /// What an image says of the limits of its cells.
+    #[must_use]
+    pub fn image_limits(&self, image: u32) -> ImageLimits {
+        self.pool.image_limits(image as usize)
     }
 
     /// A cell of the image with an interpreter that serves: from the pool, else made now.

@@ -252,6 +252,7 @@ mod tests {
             shell: "/bin/sh".into(),
             python: None,
             preloads: Vec::new(),
+            limits: Default::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! <folder>/sha256/<hex>       a whole, verified blob; mode 0600
 //! <folder>/partial/<hex>      the beginning of one that is being fetched; kept for the next try
-//! <folder>/partial/.new-<n>   one whose digest is not known yet; swept
+//! <folder>/partial/.new-<n>   one whose digest is not known yet
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -194,26 +194,6 @@ impl Blobs {
         Ok(Digest::from_hasher(hasher) == *digest)
     }
 
-    /// Removes what dead imports left, and beginnings of blobs that nobody is fetching. Answers the bytes freed.
-    ///
-    /// # Errors
-    /// [`OciError::File`].
-    pub fn sweep(&self) -> Result<u64, OciError> {
-        let mut freed = 0;
-        for entry in fs::read_dir(&self.partial).map_err(OciError::file("list", &self.partial))? {
-            let path = entry.map_err(OciError::file("list", &self.partial))?.path();
-            let Ok(file) = File::open(&path) else { continue };
-            // A writer holds its file locked, a new one too.
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && same_file(&file, &path) {
-                freed += file.metadata().map_or(0, |metadata| metadata.len());
-                let folder = file.metadata().is_ok_and(|metadata| metadata.is_dir());
-                let removed = if folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-                removed.map_err(OciError::file("remove", &path))?;
-            }
-        }
-        Ok(freed)
-    }
-
     /// A place apart for the blobs of one import, on the same file system. Dropped, it is gone.
     pub(crate) fn staging(&self) -> Result<Staging, OciError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -255,7 +235,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // What cannot be removed now is swept later.
+        // What cannot be removed now goes when the store is pruned.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -318,7 +298,6 @@ impl NewFile {
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!(".new-{}-{count}", std::process::id()));
-            // The name of a dead process of the same id is free once it is swept.
             let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 other => other.map_err(OciError::file("create", &path))?,
@@ -333,7 +312,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.placed {
-            // What cannot be removed now is swept later.
+            // What cannot be removed now goes when the store is pruned.
             let _ = fs::remove_file(&self.path);
         }
     }

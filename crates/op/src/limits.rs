@@ -41,6 +41,77 @@ impl Default for CellLimits {
     }
 }
 
+/// Limits that an image names for its own sessions; the server's hold where it names none, and where they are lower.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImageLimits {
+    /// As [`CellLimits::memory_bytes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// As [`CellLimits::processes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// As [`CellLimits::cpu_millis`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u64>,
+    /// As [`CellLimits::workspace_bytes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_bytes: Option<u64>,
+    /// As [`CellLimits::workspace_inodes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_inodes: Option<u64>,
+    /// As [`CellLimits::tmp_bytes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tmp_bytes: Option<u64>,
+    /// The ceiling of a call's timeout, seconds: as [`CallLimits::timeout_max`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds_max: Option<u64>,
+}
+
+impl ImageLimits {
+    /// Whether it names none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == ImageLimits::default()
+    }
+
+    /// What a cell of the image may use on a server with these limits.
+    #[must_use]
+    pub fn within(&self, server: &CellLimits) -> CellLimits {
+        let least = |own: Option<u64>, server: u64| own.map_or(server, |own| own.min(server));
+        CellLimits {
+            memory_bytes: least(self.memory_bytes, server.memory_bytes),
+            processes: least(self.processes, server.processes),
+            cpu_millis: least(self.cpu_millis, server.cpu_millis),
+            workspace_bytes: least(self.workspace_bytes, server.workspace_bytes),
+            workspace_inodes: least(self.workspace_inodes, server.workspace_inodes),
+            tmp_bytes: least(self.tmp_bytes, server.tmp_bytes),
+            shm_bytes: server.shm_bytes,
+            open_files: server.open_files,
+        }
+    }
+
+    /// The ceiling of a call's timeout on a server with this one.
+    #[must_use]
+    pub fn timeout_max(&self, server: Duration) -> Duration {
+        self.timeout_seconds_max.map_or(server, |own| Duration::from_secs(own).min(server))
+    }
+
+    /// The limits of an image on another: each of its own, where it names none the other's.
+    #[must_use]
+    pub fn or(self, below: ImageLimits) -> ImageLimits {
+        ImageLimits {
+            memory_bytes: self.memory_bytes.or(below.memory_bytes),
+            processes: self.processes.or(below.processes),
+            cpu_millis: self.cpu_millis.or(below.cpu_millis),
+            workspace_bytes: self.workspace_bytes.or(below.workspace_bytes),
+            workspace_inodes: self.workspace_inodes.or(below.workspace_inodes),
+            tmp_bytes: self.tmp_bytes.or(below.tmp_bytes),
+            timeout_seconds_max: self.timeout_seconds_max.or(below.timeout_seconds_max),
+        }
+    }
+}
+
 /// Limits of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallLimits {
@@ -127,6 +198,21 @@ impl std::fmt::Display for Tier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_images_limits_are_never_above_the_servers() {
+        let server = CellLimits::default();
+        assert_eq!(ImageLimits::default().within(&server), server);
+        let less =
+            ImageLimits { memory_bytes: Some(1), processes: Some(u64::MAX), tmp_bytes: Some(2), ..Default::default() };
+        let held = less.within(&server);
+        assert_eq!((held.memory_bytes, held.processes, held.tmp_bytes), (1, server.processes, 2));
+        let timeout =
+            |own| ImageLimits { timeout_seconds_max: own, ..less }.timeout_max(Duration::from_secs(60)).as_secs();
+        assert_eq!([timeout(None), timeout(Some(5)), timeout(Some(600))], [60, 5, 60]);
+        let upper = ImageLimits { tmp_bytes: Some(9), ..Default::default() }.or(less);
+        assert_eq!((upper.tmp_bytes, upper.memory_bytes), (Some(9), Some(1)));
+    }
 
     #[test]
     fn tiers_stand_in_the_order_of_their_strength_and_are_found_by_name() {

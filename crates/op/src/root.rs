@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ImageLimits;
+
 /// A read-only root, put together from folders of the host, and the facts of the image on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,8 @@ pub struct RootSpec {
     pub python: Option<PathBuf>,
     /// Modules that the zygote imports before it forks.
     pub preloads: Vec<String>,
+    /// What its cells may use, where that is less than what the server's may.
+    pub limits: ImageLimits,
 }
 
 /// One folder or file of the host that is seen in the root, read-only, with everything mounted below it.

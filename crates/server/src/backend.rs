@@ -162,6 +162,10 @@ pub struct Handle {
     pub lifetime: Option<Duration>,
     /// The image it runs.
     pub image: String,
+    /// What its cell may use.
+    pub cell: CellLimits,
+    /// Longer timeouts of its calls are clamped to this.
+    pub timeout_max: Duration,
 }
 
 /// What is the same for every session of a server.
@@ -171,8 +175,6 @@ pub struct About {
     pub image: String,
     /// The tier in force.
     pub tier: Tier,
-    /// Limits of a cell.
-    pub cell: CellLimits,
     /// Limits of a call.
     pub call: CallLimits,
     /// Whether a call that does not say echoes its last expression.

@@ -100,6 +100,8 @@ pub struct Handle {
     pub tier: Tier,
     /// What its cell may use.
     pub limits: CellLimits,
+    /// Longer timeouts of its calls are clamped to this.
+    pub timeout_max: Duration,
 }
 
 /// Numbers of the moment.

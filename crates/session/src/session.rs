@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ringfence_interp::{Cell, InterruptHandle};
-use ringfence_op::{SessionId, WorkspaceId};
+use ringfence_op::{CellLimits, SessionId, WorkspaceId};
 use ringfence_workspace::Workspace;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -22,6 +22,10 @@ pub(crate) struct Terms {
     pub(crate) lifetime: Duration,
     /// Whose it is; `None` where the server is not shared.
     pub(crate) owner: Option<WorkspaceId>,
+    /// What its cell may use.
+    pub(crate) limits: CellLimits,
+    /// Longer timeouts of its calls are clamped to this.
+    pub(crate) timeout_max: Duration,
 }
 
 /// The time that the clocks of all sessions run by.

@@ -85,12 +85,15 @@ impl Sessions {
         let inner = &self.inner;
         let place = Reserved::new(inner, lease.tenant.as_ref())?;
         let (image, cell) = inner.lease_cell(lease.image.as_deref()).await?;
+        let of_image = inner.interp.image_limits(image);
         let terms = Terms {
             id: SessionId::random().map_err(|error| Fault::house(error.to_string()))?,
             image: inner.interp.image_name(image).as_deref().unwrap_or_default().to_owned(),
             idle: clamp(lease.idle, inner.config.idle_default, inner.config.idle_max),
             lifetime: clamp(lease.lifetime, inner.config.lifetime_default, inner.config.lifetime_max),
             owner: lease.tenant.map(|tenant| tenant.workspace),
+            limits: of_image.within(&inner.config.cell),
+            timeout_max: of_image.timeout_max(inner.config.calls.timeout_max),
         };
         let root = cell.workspace().try_clone_to_owned().map_err(Fault::house)?;
         let workspace = Workspace::new(root, cell.owner_id(), inner.config.calls.output_bytes_max);
@@ -110,8 +113,9 @@ impl Sessions {
     /// # Errors
     /// `UnknownSession`, also when the session ends while the call runs; `Capacity` when too many calls wait in it or
     /// the wait was too long. What a program does is never an error.
-    pub async fn execute(&self, id: SessionId, call: Call) -> Result<Outcome, Fault> {
+    pub async fn execute(&self, id: SessionId, mut call: Call) -> Result<Outcome, Fault> {
         let session = self.inner.find(id)?;
+        call.timeout = call.timeout.min(session.terms.timeout_max);
         let hold = session.hold();
         let Some(place) = session.enter() else {
             return Err(crowded("too many calls wait in this session"));
@@ -314,7 +318,8 @@ impl Inner {
             lifetime: session.terms.lifetime,
             image: session.terms.image.clone(),
             tier: self.config.tier,
-            limits: self.config.cell.clone(),
+            limits: session.terms.limits.clone(),
+            timeout_max: session.terms.timeout_max,
         }
     }
 

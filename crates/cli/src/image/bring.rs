@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use ringfence_image::{Declaration, Entry, Foreign, Held, ImageError, Store};
+use ringfence_image::{Declaration, Entry, Foreign, Held, HeldBlobs, ImageError, Store};
 use ringfence_oci::{
     Blobs, Credentials, Found, ImportOptions, OciError, Owners, PullOptions, Reference, UnpackLimits, Unpacked,
 };
+use serde_json::json;
 
 use super::{failed, show, wants_json};
 use crate::client_commands::{print, print_json, text};
@@ -27,12 +28,25 @@ pub(super) fn build(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
+pub(super) fn lock(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let empty = PathBuf::new();
+    let path = matches.get_one::<PathBuf>("declaration").unwrap_or(&empty);
+    let python = matches.get_one::<PathBuf>("python").map(PathBuf::as_path);
+    let lock = ringfence_image::lock_packages(store, path, python, &mut Teller::new()).map_err(failed)?;
+    if wants_json(matches) {
+        print_json(&json!({"lock": lock.path, "packages": lock.packages, "python": lock.python}));
+    } else {
+        print(format!("{}: {} packages for Python {}\n", lock.path.display(), lock.packages.len(), lock.python));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(super) fn import(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let empty = PathBuf::new();
     let path = matches.get_one::<PathBuf>("path").unwrap_or(&empty);
     let options = ImportOptions::default();
     let mut teller = Teller::new();
-    let blobs = blobs(store)?;
+    let (blobs, _held) = blobs(store)?;
     let found = match matches.get_flag("root") {
         true => ringfence_oci::import_root(path, &blobs, &options, &mut teller),
         false => {
@@ -53,7 +67,7 @@ pub(super) fn pull(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fail
     let mut options = PullOptions::default();
     options.plain_hosts = matches.get_many::<String>("plain-http").into_iter().flatten().cloned().collect();
     let mut teller = Teller::new();
-    let blobs = blobs(store)?;
+    let (blobs, _held) = blobs(store)?;
     let found = ringfence_oci::pull(&reference, &Credentials::usual(), &blobs, &options, &mut teller);
     let found = found.map_err(|error| refused(error, "--plain-http HOST"))?;
     let name = matches.get_one::<String>("name").cloned().unwrap_or(asked);
@@ -115,9 +129,9 @@ impl Place<'_> {
 }
 
 /// Layers as they came, each once for all images that have it.
-fn blobs(store: &Store) -> Result<Blobs, Failure> {
-    let folder = store.blobs().map_err(failed)?;
-    Blobs::open(&folder).map_err(|error| refused(error, ""))
+fn blobs(store: &Store) -> Result<(Blobs, HeldBlobs), Failure> {
+    let held = store.blobs().map_err(failed)?;
+    Ok((Blobs::open(held.folder()).map_err(|error| refused(error, ""))?, held))
 }
 
 /// A failure with its way out; `option` is what allows it.

@@ -46,7 +46,7 @@ pub(super) fn prune(store: &Store, matches: &ArgMatches) -> Result<ExitCode, Fai
     }
     let line = |what: &str, names: &[String]| names.iter().map(|name| format!("{what} {name}\n")).collect::<String>();
     let done = [line("took away the image", &pruned.images), line("took away", &pruned.others)].concat();
-    print(done + &line("left the image in use", &pruned.held));
+    print(done + &line("left in use:", &pruned.held));
     if pruned.images.is_empty() && pruned.others.is_empty() && pruned.held.is_empty() {
         print("nothing to take away\n");
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 use indicatif::HumanBytes;
 use ringfence_image::{Declaration, Entry, Interpreter, Listed, Source, Store};
+use ringfence_op::ImageLimits;
 use serde_json::{Value, json};
 
 use super::{failed, wants_json};
@@ -101,6 +102,22 @@ pub(super) fn as_json(entry: &Entry) -> Value {
     value
 }
 
+/// Those that it names, by the names of settings.
+fn limits(limits: &ImageLimits) -> String {
+    let bytes = |bytes: u64| HumanBytes(bytes).to_string();
+    let rows = [
+        ("memory", limits.memory_bytes.map(bytes)),
+        ("processes", limits.processes.map(|count| count.to_string())),
+        ("cpus", limits.cpu_millis.map(|millis| format!("{}", millis as f64 / 1000.0))),
+        ("workspace-bytes", limits.workspace_bytes.map(bytes)),
+        ("workspace-files", limits.workspace_inodes.map(|count| count.to_string())),
+        ("tmp-bytes", limits.tmp_bytes.map(bytes)),
+        ("timeout-max", limits.timeout_seconds_max.map(|seconds| format!("{seconds} s"))),
+    ];
+    let named = rows.iter().filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
 /// An image for people, a line for each fact.
 fn as_text(entry: &Entry) -> String {
     let (manifest, facts) = (&entry.manifest, &entry.manifest.facts);
@@ -129,6 +146,7 @@ fn as_text(entry: &Entry) -> String {
         ("packages", packages),
         ("preloads", facts.preloads.join(" ")),
         ("environment", environment.collect::<Vec<_>>().join(" ")),
+        ("limits", limits(&facts.limits)),
         ("size", HumanBytes(manifest.bytes).to_string()),
         ("folder", entry.folder.display().to_string()),
     ];

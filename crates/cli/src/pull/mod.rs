@@ -24,7 +24,7 @@ use anyhow::{Context, anyhow, bail};
 use ringfence_image::Store;
 use ringfence_interp::Interp;
 use ringfence_jail::Pulled;
-use ringfence_op::Tier;
+use ringfence_op::{ImageLimits, Tier};
 use ringfence_session::{Absent, Sessions};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -71,6 +71,7 @@ struct Brought {
     /// The keeper did not have it before.
     new: bool,
     has_python: bool,
+    limits: ImageLimits,
     id: String,
     /// Of an OCI image.
     digest: Option<String>,
@@ -217,7 +218,7 @@ impl Pulls {
     fn take(&self, name: &str, said: Said, interp: &Interp, sessions: &Sessions) -> anyhow::Result<()> {
         match said {
             Said::Brought(brought) => {
-                if brought.new && interp.add_image(name, brought.has_python) != brought.image {
+                if brought.new && interp.add_image(name, brought.has_python, brought.limits) != brought.image {
                     bail!("its numbers are not the keeper's");
                 }
                 let ids = [brought.id.clone(), format!("sha256:{}", brought.id)];

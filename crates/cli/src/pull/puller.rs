@@ -78,7 +78,6 @@ fn told(error: &(dyn std::error::Error + 'static)) -> String {
 
 struct Puller {
     store: Store,
-    blobs: Blobs,
     credentials: Credentials,
     allowed: Allowed,
     keeper: OwnedFd,
@@ -107,11 +106,9 @@ impl Puller {
     fn prepare(setup: Setup, keeper: OwnedFd) -> Result<Puller, Box<dyn std::error::Error + Send + Sync>> {
         let store = Store::at(&setup.state_dir);
         let allowed = Allowed::parse(&setup.allowed).ok_or("the setting `pull` is not understood")?;
-        let blobs = Blobs::open(&store.blobs()?)?;
         ringfence_jail::confine_puller(store.folder(), &readable())?;
         Ok(Puller {
             store,
-            blobs,
             credentials: Credentials::usual(),
             allowed,
             keeper,
@@ -146,7 +143,7 @@ impl Puller {
             Source::Oci { digest, .. } => Some(digest.clone()),
             Source::Declared { .. } => None,
         };
-        let has_python = manifest.facts.interpreter.is_there();
+        let (has_python, limits) = (manifest.facts.interpreter.is_there(), manifest.facts.limits);
         let known = self.served.get(&id).copied();
         let image = match known {
             Some(image) => image,
@@ -156,15 +153,17 @@ impl Puller {
             self.served.insert(id.clone(), image);
             self.held.push(held);
         }
-        Ok(Brought { image, new: known.is_none(), has_python, id, digest })
+        Ok(Brought { image, new: known.is_none(), has_python, limits, id, digest })
     }
 
     fn pull(&self, reference: &Reference, name: &str) -> Result<Held, Refused> {
         let mut options = PullOptions::default();
         options.total_max = PULL_WHILE_SERVING_MAX;
-        let found = ringfence_oci::pull(reference, &self.credentials, &self.blobs, &options, &mut ());
+        let folder = self.store.blobs().map_err(Refused::for_now)?;
+        let blobs = Blobs::open(folder.folder()).map_err(Refused::for_now)?;
+        let found = ringfence_oci::pull(reference, &self.credentials, &blobs, &options, &mut ());
         let found = found.map_err(Refused::for_now)?;
-        let place = bring::Place { store: &self.store, blobs: &self.blobs, name };
+        let place = bring::Place { store: &self.store, blobs: &blobs, name };
         let (held, _) = place.take_in(&found, &reference.to_string(), &mut (), &mut ()).map_err(Refused::for_now)?;
         Ok(held)
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 
 use ringfence_frame::keeper::{FromKeeper, Meters, ToKeeper};
-use ringfence_op::RootSpec;
+use ringfence_op::{ImageLimits, RootSpec};
 use ringfence_sys::packet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -34,6 +34,7 @@ pub(crate) fn root() -> RootSpec {
         shell: "/bin/sh".into(),
         python: Some("/usr/bin/python3".into()),
         preloads: Vec::new(),
+        limits: ImageLimits::default(),
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use ringfence_frame::keeper::Limiter;
 use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
-use ringfence_op::{CallLimits, CellLimits, Tier};
+use ringfence_op::{CallLimits, Tier};
 use ringfence_probe::{Address, Connection, multipart_file};
 use ringfence_server::backend::{About, OverSessions};
 use ringfence_server::{Access, DoorLimits, Listener, Server};
@@ -207,13 +207,7 @@ fn count(kind: &'static Kind, runs: u64) -> allocation_counter::AllocationInfo {
                 renewal: Renewal::default(),
                 calls: calls.clone(),
             };
-            let about = About {
-                image: image.image.clone(),
-                tier: Tier::Cell,
-                cell: CellLimits::default(),
-                call: calls,
-                echo_last: false,
-            };
+            let about = About { image: image.image.clone(), tier: Tier::Cell, call: calls, echo_last: false };
             let interp = Interp::start(keeper, Limiter::CgroupV1, &[image], config).expect("the keeper's socket");
             let sessions = Sessions::start(interp, SessionConfig::default());
             let server = Server::new(OverSessions::new(sessions, about), DoorLimits::default(), Access::default());

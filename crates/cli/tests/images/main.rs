@@ -9,6 +9,8 @@
 )]
 
 mod fixtures;
+mod limits;
+mod locks;
 mod packages;
 mod pulls;
 /// The double that pulls are tested with.

@@ -157,6 +157,13 @@ fn two_processes_that_build_at_once_make_one_image() {
 }
 
 impl Ran {
+    pub(crate) fn of(command: &mut Command) -> Ran {
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let status = output.status.code().unwrap();
+        Ran { status, out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
     /// It must have worked.
     fn ok(&self) {
         assert_eq!(self.status, 0, "{self:?}");
@@ -164,7 +171,7 @@ impl Ran {
 }
 
 impl House {
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
         command.arg("image").args(arguments).arg("--state-dir").arg(self.folder());
         command.env_remove("RINGFENCE_STATE_DIR").env_remove("RINGFENCE_CONFIG").stdin(Stdio::null());
@@ -173,9 +180,6 @@ impl House {
 
     /// Runs `ringfence image` on this folder.
     pub(crate) fn image(&self, arguments: &[&str]) -> Ran {
-        let output = self.command(arguments).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let status = output.status.code().unwrap();
-        Ran { status, out: text(&output.stdout), err: text(&output.stderr) }
+        Ran::of(&mut self.command(arguments))
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringfence_op::RootSpec;
+use ringfence_op::{ImageLimits, RootSpec};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
@@ -72,6 +72,7 @@ struct State {
 struct Known {
     name: Arc<str>,
     has_python: bool,
+    limits: ImageLimits,
 }
 
 impl Pool {
@@ -92,7 +93,7 @@ impl Pool {
         let targets: Vec<Target> = (0..images.len()).map(target).collect();
         let state = State {
             brain: Brain::new(renewal, &targets),
-            images: images.iter().map(|root| Known::new(&root.image, root.python.is_some())).collect(),
+            images: images.iter().map(|root| Known::new(&root.image, root.python.is_some(), root.limits)).collect(),
             others_ready,
             cells: HashMap::new(),
             waiting: HashMap::new(),
@@ -119,16 +120,20 @@ impl Pool {
     }
 
     /// A further image, of which nothing is kept ready before it is leased. Its index.
-    pub(crate) fn add_image(&self, name: &str, has_python: bool) -> usize {
+    pub(crate) fn add_image(&self, name: &str, has_python: bool, limits: ImageLimits) -> usize {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         state.brain.add(Target { least: state.others_ready, most: state.others_ready });
-        state.images.push(Known::new(name, has_python));
+        state.images.push(Known::new(name, has_python, limits));
         state.images.len() - 1
     }
 
     pub(crate) fn image_name(&self, image: usize) -> Option<Arc<str>> {
         lock(&self.state).images.get(image).map(|known| Arc::clone(&known.name))
+    }
+
+    pub(crate) fn image_limits(&self, image: usize) -> ImageLimits {
+        lock(&self.state).images.get(image).map(|known| known.limits).unwrap_or_default()
     }
 
     /// How the pool stands, and when that changes.
@@ -310,8 +315,8 @@ impl Pool {
 }
 
 impl Known {
-    fn new(name: &str, has_python: bool) -> Known {
-        Known { name: Arc::from(name), has_python }
+    fn new(name: &str, has_python: bool, limits: ImageLimits) -> Known {
+        Known { name: Arc::from(name), has_python, limits }
     }
 }
 

@@ -21,17 +21,13 @@ pub(crate) struct Groups {
 struct Opened {
     fd: OwnedFd,
     controllers: Vec<Controller>,
-    settings: Vec<Setting>,
 }
 
 impl Groups {
     /// `fds` are the layout's folders in its order.
-    pub(crate) fn new(layout: &Layout, fds: Vec<OwnedFd>, limits: &CellLimits) -> Groups {
-        let folders = layout.folders.iter().zip(fds).map(|(folder, fd)| Opened {
-            fd,
-            controllers: folder.controllers.clone(),
-            settings: settings(layout.version, &folder.controllers, limits),
-        });
+    pub(crate) fn new(layout: &Layout, fds: Vec<OwnedFd>) -> Groups {
+        let folders = layout.folders.iter().zip(fds);
+        let folders = folders.map(|(folder, fd)| Opened { fd, controllers: folder.controllers.clone() });
         Groups { version: layout.version, folders: folders.collect() }
     }
 
@@ -42,9 +38,10 @@ impl Groups {
         }
     }
 
-    /// Makes the group `name` with its limits, whole or not at all.
-    pub(crate) fn make(&self, name: &str) -> io::Result<()> {
-        let result = self.folders.iter().try_for_each(|folder| make_one(folder, name));
+    /// Makes the group `name` with these limits, whole or not at all.
+    pub(crate) fn make(&self, name: &str, limits: &CellLimits) -> io::Result<()> {
+        let make = |folder: &Opened| make_one(folder, name, &settings(self.version, &folder.controllers, limits));
+        let result = self.folders.iter().try_for_each(make);
         if result.is_err() {
             // Empty so far, so this removes all of it; what is not there is no error.
             let _ = self.remove(name);
@@ -102,10 +99,10 @@ impl Groups {
     }
 }
 
-fn make_one(folder: &Opened, name: &str) -> io::Result<()> {
+fn make_one(folder: &Opened, name: &str, settings: &[Setting]) -> io::Result<()> {
     mkdirat(&folder.fd, name, Mode::from_raw_mode(0o755))?;
     let group = open_group(folder, name)?;
-    configure(&group, &folder.settings)
+    configure(&group, settings)
 }
 
 fn open_group(folder: &Opened, name: &str) -> io::Result<OwnedFd> {
@@ -163,7 +160,7 @@ mod tests {
     fn v2_in(path: &Path) -> Groups {
         let controllers = vec![Controller::Memory, Controller::Pids, Controller::Cpu];
         let layout = Layout { version: Version::V2, folders: vec![Folder { path: path.into(), controllers }] };
-        Groups::new(&layout, vec![open(path)], &CellLimits::default())
+        Groups::new(&layout, vec![open(path)])
     }
 
     #[test]
@@ -173,7 +170,8 @@ mod tests {
         for file in ["memory.max", "pids.max", "cpu.max"] {
             fs::write(tree.path().join(file), "").unwrap();
         }
-        configure(&open(tree.path()), &groups.folders[0].settings).unwrap();
+        let values = settings(groups.version, &groups.folders[0].controllers, &CellLimits::default());
+        configure(&open(tree.path()), &values).unwrap();
         assert_eq!(fs::read_to_string(tree.path().join("memory.max")).unwrap(), (2u64 << 30).to_string());
         assert_eq!(fs::read_to_string(tree.path().join("pids.max")).unwrap(), "257");
         assert_eq!(fs::read_to_string(tree.path().join("cpu.max")).unwrap(), "20000 20000");
@@ -183,7 +181,10 @@ mod tests {
     fn a_limit_that_cannot_be_set_leaves_no_group() {
         let tree = tempfile::tempdir().unwrap();
         // An ordinary folder: the control files do not appear by themselves.
-        assert_eq!(v2_in(tree.path()).make("cell-1").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            v2_in(tree.path()).make("cell-1", &CellLimits::default()).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         assert!(!tree.path().join("cell-1").exists());
     }
 

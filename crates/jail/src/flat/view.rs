@@ -156,6 +156,7 @@ mod tests {
             shell: "/bin/sh".into(),
             python: Some("/opt/other/bin/python".into()),
             preloads: Vec::new(),
+            limits: Default::default(),
         };
         let added = place.path().join("added");
         let view = View::make(&spec, added.clone()).unwrap();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringfence_frame::zygote::{FromZygote, ToZygote};
+use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::packet;
 use ringfence_sys::process::{Child, Single, Strings};
@@ -37,7 +38,9 @@ pub(super) struct Starter {
     pub(super) worker_source: String,
     pub(super) guard_source: String,
     pub(super) seccomp_hex: String,
-    pub(super) rlimits: Vec<(u32, u64, u64)>,
+    /// What sessions may use of which their image says nothing.
+    pub(super) limits: CellLimits,
+    pub(super) own_ids: bool,
     pub(super) keeper_id: u32,
     pub(super) landlock: bool,
 }
@@ -65,17 +68,19 @@ impl Starter {
             worker_source: config.worker_source.clone(),
             guard_source: config.guard_source.clone(),
             seccomp_hex: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
-            rlimits: super::cells::resource_limits(&config.limits, own_ids),
+            limits: config.limits.clone(),
+            own_ids,
             keeper_id,
             landlock,
         }
     }
 
-    fn config(&self, view: &View, preloads: &[String], own: &Folders) -> io::Result<OwnedFd> {
+    fn config(&self, view: &View, spec: &RootSpec, own: &Folders) -> io::Result<OwnedFd> {
+        let rlimits = super::cells::resource_limits(&spec.limits.within(&self.limits), self.own_ids);
         let config = ZygoteConfig {
             worker_source: &self.worker_source,
             guard_source: &self.guard_source,
-            preloads,
+            preloads: &spec.preloads,
             environment: view
                 .environment
                 .iter()
@@ -84,7 +89,7 @@ impl Starter {
             session_environment: view.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             shell: view.shell.to_str().ok_or(io::ErrorKind::InvalidInput)?,
             seccomp_hex: &self.seccomp_hex,
-            rlimits: &self.rlimits,
+            rlimits: &rlimits,
             keeper_id: self.keeper_id,
             landlock: self.landlock,
         };
@@ -98,7 +103,7 @@ impl Running {
         null: &OwnedFd,
         starter: &Starter,
         view: &View,
-        preloads: &[String],
+        spec: &RootSpec,
         own: &Folders,
     ) -> Result<Running, Failure> {
         let at = |error: io::Error| Failure::new(StepName::StartZygote, &error);
@@ -112,7 +117,7 @@ impl Running {
             python: view.python.as_deref(),
             environment: Strings::new(lines.collect::<Result<_, _>>().map_err(|error| at(error.into()))?),
             source: &starter.zygote_source,
-            config: starter.config(view, preloads, own).map_err(at)?,
+            config: starter.config(view, spec, own).map_err(at)?,
             namespaces: Namespaces::NONE,
             plan: &plan,
         };

@@ -79,7 +79,7 @@ impl Keeper {
         let Image { spec, view, .. } = self.images.get(index).ok_or(nowhere)?;
         let own = self.place.session(self.who.keeper, &view.tmp_links);
         let own = own.map_err(|error| Failure::new(StepName::Folders, &error))?;
-        let started = Running::start(&self.single, &self.null, &self.starter, view, &spec.preloads, &own);
+        let started = Running::start(&self.single, &self.null, &self.starter, view, spec, &own);
         started.inspect_err(|_| self.trash.take(&own.root))
     }
 

@@ -124,7 +124,8 @@ impl Keeper {
         let at = |step| move |error: io::Error| Failure::new(step, &error);
         let mut doors = Vec::new();
         if let (Some(groups), Some(name)) = (&self.groups, &group) {
-            groups.make(name).map_err(at(StepName::MakeCgroup))?;
+            let image = self.images.get(image_index).ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
+            groups.make(name, &image.limits).map_err(at(StepName::MakeCgroup))?;
             doors = groups.doors(name).map_err(at(StepName::MakeCgroup))?;
         }
         let (init, control) = self.start_init(image_index, owner_id, &doors)?;
@@ -158,7 +159,7 @@ impl Keeper {
         let facts = CellFacts {
             root: &image.root,
             spec: &image.spec,
-            limits: &self.limits,
+            limits: &image.limits,
             owner_id,
             single_id: self.single_id,
             cgroups: self.groups.is_some(),

@@ -89,6 +89,8 @@ pub(crate) const DAEMON_ID: u32 = 65_533;
 struct Image {
     spec: RootSpec,
     root: PathBuf,
+    /// What its cells may use: never more than the server's.
+    limits: CellLimits,
     /// What init starts in a cell of it.
     program: Program,
     zygotes: Option<Zygotes>,
@@ -104,6 +106,7 @@ struct Keeper {
     /// Where images may come later.
     pulls: Option<Pulls>,
     groups: Option<Groups>,
+    /// What cells may use of which the image says nothing.
     limits: CellLimits,
     single_id: bool,
     filter: Filter,
@@ -156,7 +159,7 @@ impl Keeper {
 
         let config = inside.config;
         let groups = match &inside.layout {
-            Some(layout) => Some(Groups::new(layout, take(layout.folders.len())?, &config.limits)),
+            Some(layout) => Some(Groups::new(layout, take(layout.folders.len())?)),
             None => None,
         };
         let mut trees = Vec::new();
@@ -191,7 +194,8 @@ impl Keeper {
         for (index, (spec, trees)) in config.images.into_iter().zip(trees).enumerate() {
             let root = template::make_image_root(index, &spec, trees)?;
             let program = cells::program(&spec).at(StepName::ImageRoot, || spec.image.clone())?;
-            images.push(Image { spec, root, program, zygotes: None });
+            let limits = spec.limits.within(&config.limits);
+            images.push(Image { spec, root, limits, program, zygotes: None });
         }
         let pulls = match (config.pulled, store, puller) {
             (Some(pulled), Some(tree), Some(link)) => {
@@ -199,8 +203,7 @@ impl Keeper {
             }
             _ => None,
         };
-        let starter =
-            Starter::new(config.zygote_source, config.worker_source, &filter_bytes, &config.limits, groups.is_some());
+        let starter = Starter::new(config.zygote_source, config.worker_source, &filter_bytes, groups.is_some());
         let mut keeper = Keeper {
             single,
             outbox: Outbox::default(),

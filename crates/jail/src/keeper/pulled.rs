@@ -87,7 +87,8 @@ impl Keeper {
         // Where this fails the room is lost: what is half in it is seen by nobody.
         template::fill_room(&root, &spec, trees)?;
         let zygotes = spec.python.is_some().then(Zygotes::resting);
-        self.images.push(Image { spec, root, program, zygotes });
+        let limits = spec.limits.within(&self.limits);
+        self.images.push(Image { spec, root, limits, program, zygotes });
         Ok(number)
     }
 
@@ -156,6 +157,7 @@ mod tests {
             shell: "/bin/sh".into(),
             python: None,
             preloads: Vec::new(),
+            limits: Default::default(),
         }
     }
 

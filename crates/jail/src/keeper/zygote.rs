@@ -57,7 +57,7 @@ pub(super) struct Starter {
     zygote_source: String,
     worker_source: String,
     seccomp_hex: String,
-    rlimits: Vec<(u32, u64, u64)>,
+    cgroups: bool,
 }
 
 /// The zygote's configuration, as it reads it from fd 5.
@@ -78,26 +78,20 @@ struct ZygoteConfig<'a> {
 }
 
 impl Starter {
-    pub(super) fn new(
-        zygote_source: String,
-        worker_source: String,
-        filter: &[u8],
-        limits: &CellLimits,
-        cgroups: bool,
-    ) -> Starter {
+    pub(super) fn new(zygote_source: String, worker_source: String, filter: &[u8], cgroups: bool) -> Starter {
         let seccomp_hex = filter.iter().map(|byte| format!("{byte:02x}")).collect();
-        let rlimits = plan::resource_limits(limits, cgroups);
-        let rlimits = rlimits.into_iter().map(|limit| (limit.resource, limit.soft, limit.hard)).collect();
-        Starter { zygote_source, worker_source, seccomp_hex, rlimits }
+        Starter { zygote_source, worker_source, seccomp_hex, cgroups }
     }
 
-    fn config(&self, spec: &RootSpec) -> io::Result<OwnedFd> {
+    fn config(&self, spec: &RootSpec, limits: &CellLimits) -> io::Result<OwnedFd> {
+        let rlimits = plan::resource_limits(limits, self.cgroups);
+        let rlimits: Vec<_> = rlimits.into_iter().map(|limit| (limit.resource, limit.soft, limit.hard)).collect();
         let config = ZygoteConfig {
             worker_source: &self.worker_source,
             preloads: &spec.preloads,
             environment: spec.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             seccomp_hex: &self.seccomp_hex,
-            rlimits: &self.rlimits,
+            rlimits: &rlimits,
             uid_count_single: true,
             hostname: HOST_NAME,
             cwd: "/workspace",
@@ -183,7 +177,7 @@ impl Keeper {
             python: image.spec.python.as_deref(),
             environment: cells::environment(&image.spec).map_err(|error| at(error.into()))?,
             source: &self.starter.zygote_source,
-            config: self.starter.config(&image.spec).map_err(at)?,
+            config: self.starter.config(&image.spec, &image.limits).map_err(at)?,
             namespaces: Namespaces::MOUNT,
             plan: &plan,
         };

@@ -37,6 +37,7 @@ pub(crate) fn host_root() -> RootSpec {
         shell: "/bin/sh".into(),
         python: None,
         preloads: Vec::new(),
+        limits: Default::default(),
     };
     for name in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache"] {
         match fs::read_link(name) {

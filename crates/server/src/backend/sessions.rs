@@ -151,6 +151,8 @@ fn described(handle: ringfence_session::Handle) -> Handle {
         idle: Some(handle.idle),
         lifetime: Some(handle.lifetime),
         image: handle.image,
+        cell: handle.limits,
+        timeout_max: handle.timeout_max,
     }
 }
 

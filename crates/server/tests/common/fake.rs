@@ -40,13 +40,8 @@ pub struct State {
 
 impl Default for Fake {
     fn default() -> Self {
-        let about = About {
-            image: "scientific".to_owned(),
-            tier: Tier::Cell,
-            cell: CellLimits::default(),
-            call: CallLimits::default(),
-            echo_last: false,
-        };
+        let about =
+            About { image: "scientific".to_owned(), tier: Tier::Cell, call: CallLimits::default(), echo_last: false };
         let state = State {
             about,
             sessions: Mutex::default(),
@@ -159,6 +154,8 @@ impl Backend for Fake {
             idle: lease.idle.map(|idle| idle.min(Duration::from_secs(3600))),
             lifetime: Some(lease.lifetime.unwrap_or(Duration::from_millis(1500))),
             image: "scientific".to_owned(),
+            cell: CellLimits::default(),
+            timeout_max: CallLimits::default().timeout_max,
         };
         if let Some(tenant) = lease.tenant {
             self.owners.lock().unwrap().insert(handle.id, tenant.workspace);
