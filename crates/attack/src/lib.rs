@@ -15,4 +15,4 @@ mod weakness;
 
 pub use catalogue::{Attack, CatalogueError, Class, catalogue};
 pub use runner::{ClassTotal, Finding, Report, run};
-pub use weakness::{Ids, Weakness, weaknesses};
+pub use weakness::{Ids, Weakness, sandbox_weaknesses, weaknesses};

@@ -1,4 +1,4 @@
-//! What the tier `confined` does not promise, as data, and a way to see that each is still true.
+//! What the tiers `confined` and `gvisor` do not promise, as data, and a way to see that each is still true.
 
 use ringfence_probe::Address;
 use serde::Deserialize;
@@ -6,7 +6,8 @@ use serde::Deserialize;
 use crate::catalogue::{CatalogueError, PRELUDE, Tool};
 use crate::target::Session;
 
-const FILE: &str = include_str!("../../../security/weaknesses.toml");
+const CONFINED: &str = include_str!("../../../security/weaknesses.toml");
+const GVISOR: &str = include_str!("../../../security/weaknesses-gvisor.toml");
 
 /// Under which servers a session is weak in some way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -41,12 +42,24 @@ struct File {
     weakness: Vec<Weakness>,
 }
 
-/// All of them.
+/// All of the tier `confined`.
 ///
 /// # Errors
 /// When the built-in list is malformed.
 pub fn weaknesses() -> Result<Vec<Weakness>, CatalogueError> {
-    let file: File = toml::from_str(FILE).map_err(|cause| CatalogueError::of("../weaknesses", cause))?;
+    read("../weaknesses", CONFINED)
+}
+
+/// All of the tier `gvisor`.
+///
+/// # Errors
+/// As [`weaknesses`].
+pub fn sandbox_weaknesses() -> Result<Vec<Weakness>, CatalogueError> {
+    read("../weaknesses-gvisor", GVISOR)
+}
+
+fn read(name: &'static str, text: &str) -> Result<Vec<Weakness>, CatalogueError> {
+    let file: File = toml::from_str(text).map_err(|cause| CatalogueError::of(name, cause))?;
     Ok(file.weakness)
 }
 
@@ -77,7 +90,8 @@ mod tests {
 
     #[test]
     fn every_weakness_has_a_name_a_sentence_and_a_program_that_can_fail() {
-        let all = weaknesses().unwrap();
+        let mut all = weaknesses().unwrap();
+        all.extend(sandbox_weaknesses().unwrap());
         let names: HashSet<_> = all.iter().map(|one| &one.name).collect();
         assert_eq!(names.len(), all.len());
         for one in &all {

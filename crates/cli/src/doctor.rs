@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use ringfence_attack::{Ids, weaknesses};
+use ringfence_attack::{Ids, sandbox_weaknesses, weaknesses};
 use ringfence_host::{BUILT, Choice, Facts, Look, Missing, Row, can, choose, of_cell, rows};
 use ringfence_op::Tier;
 use serde_json::json;
@@ -56,6 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         id_base: matches.get_one::<u32>("id-base").copied().unwrap_or_default(),
         ask_runsc: true,
         try_cell: true,
+        try_gvisor: true,
     };
     let facts = match Facts::find(&look).context("cannot look at what this host offers") {
         Ok(facts) => facts,
@@ -103,12 +104,14 @@ fn for_programs(facts: &Facts, chosen: Option<Tier>) -> String {
 
 /// What this tier does not promise to whoever runs the server here, beyond what SECURITY.md says of all.
 fn not_promised(tier: Tier, facts: &Facts) -> Vec<String> {
-    if tier != Tier::Confined {
-        return Vec::new();
-    }
     let one_id = facts.user.id != 0;
-    // The list is built in, and a test reads it.
-    let all = weaknesses().unwrap_or_default().into_iter();
+    // The lists are built in, and tests read them.
+    let all = match tier {
+        Tier::Confined => weaknesses(),
+        Tier::Gvisor => sandbox_weaknesses(),
+        Tier::Cell | Tier::None => return Vec::new(),
+    };
+    let all = all.unwrap_or_default().into_iter();
     all.filter(|one| one_id || one.ids == Ids::Any).map(|one| one.about).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use ringfence_frame::keeper::Limiter;
 use ringfence_host::{Choice, Look};
-use ringfence_interp::{Interp, InterpConfig, Memory};
+use ringfence_interp::{Interp, InterpConfig, Memory, Renewal};
 use ringfence_jail::{KeeperConfig, Launched};
 use ringfence_op::{RootSpec, Tier};
 use ringfence_server::backend::{About, OverSessions};
@@ -44,14 +44,14 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     raise_descriptors();
 
     // As whoever started us.
-    let tier = choose_tier(&config)?;
+    let (tier, runsc) = choose_tier(&config)?;
     let images = served::gather(&config, tier)?;
     let listener = bind(&config)?;
 
     let (puller, link) = pull::start(&config, tier, &images)?.unzip();
 
     // Into the fleet, with one thread.
-    let launched = launch(keeper_config(&config, tier, &images.roots), link)?;
+    let launched = launch(keeper_config(&config, tier, runsc, &images.roots), link)?;
     ringfence_jail::enter_fleet(&launched).map_err(Failure::of(Kind::Isolation))?;
 
     // What looks at files of the host comes before they are out of reach; every thread inherits what holds this one.
@@ -67,6 +67,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
     // The fleet is entered: nothing needs its descriptor any more.
     let Launched { socket, limiter, pid: keeper, .. } = launched;
+    // What stops a program in a sandbox are the limits of its own kernel; the group around the sandbox ends the session.
+    let limiter = if tier == Tier::Gvisor { Limiter::Rlimits } else { limiter };
     let pulls = puller.as_ref().map(Started::pid);
     let ended = runtime.block_on(serve(
         &config,
@@ -106,7 +108,8 @@ async fn serve(
         pool_size: config.pool_size,
         pool_max: config.pool_max,
         memory: host.memory,
-        renewal: config.renewal,
+        // No two sandboxes have anything in common.
+        renewal: if tier == Tier::Gvisor { Renewal::default() } else { config.renewal },
         calls: config.call.clone(),
     };
     let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);
@@ -191,21 +194,31 @@ impl Told {
     }
 }
 
-/// The tier to run with, by what this host lets us do.
-fn choose_tier(config: &Config) -> Result<Tier, Failure> {
-    let look = Look {
+/// The tier to run with, by what this host lets us do, and where gVisor's program is.
+fn choose_tier(config: &Config) -> Result<(Tier, PathBuf), Failure> {
+    let sandboxes = config.tier == Choice::Named(Tier::Gvisor) || config.tier_min == Tier::Gvisor;
+    let mut look = Look {
         program: Path::new("/proc/self/exe"),
         id_base: config.id_base,
         ask_runsc: false,
         // What the others rest on is told without.
-        try_cell: !matches!(config.tier, Choice::Named(tier) if tier.is_flat()),
+        try_cell: !sandboxes && !matches!(config.tier, Choice::Named(tier) if tier.is_flat()),
+        try_gvisor: sandboxes,
     };
-    let facts = ringfence_host::Facts::find(&look).context("cannot look at what this host offers");
-    let facts = facts.map_err(Failure::of(Kind::Isolation))?;
-    ringfence_host::choose(config.tier, config.tier_min, &facts).map_err(|none| {
+    let find = |look: &Look<'_>| {
+        let facts = ringfence_host::Facts::find(look).context("cannot look at what this host offers");
+        facts.map_err(Failure::of(Kind::Isolation))
+    };
+    let mut facts = find(&look)?;
+    if config.tier == Choice::Auto && !sandboxes && ringfence_host::can(Tier::Cell, &facts).is_err() {
+        look.try_gvisor = true;
+        facts = find(&look)?;
+    }
+    let tier = ringfence_host::choose(config.tier, config.tier_min, &facts).map_err(|none| {
         let help = none.help();
         Failure::new(Kind::Isolation, none).help(Some(help))
-    })
+    })?;
+    Ok((tier, facts.runsc.map(|runsc| runsc.path).unwrap_or_default()))
 }
 
 fn bind(config: &Config) -> Result<TcpListener, Failure> {
@@ -234,7 +247,11 @@ fn launch(mut config: KeeperConfig, puller: Option<KeeperEnd>) -> Result<Launche
     launched.map_err(Failure::of(Kind::Isolation))
 }
 
-fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfig {
+fn keeper_config(config: &Config, tier: Tier, runsc: PathBuf, roots: &[RootSpec]) -> KeeperConfig {
+    let guard_source = match tier {
+        Tier::Gvisor => ringfence_interp::SANDBOX_SOURCE,
+        _ => ringfence_interp::GUARD_SOURCE,
+    };
     KeeperConfig {
         limits: config.cell.clone(),
         images: roots.to_vec(),
@@ -245,8 +262,9 @@ fn keeper_config(config: &Config, tier: Tier, roots: &[RootSpec]) -> KeeperConfi
         cgroups: config.cgroups,
         state_dir: config.state_dir.clone(),
         tier,
-        guard_source: ringfence_interp::GUARD_SOURCE.to_owned(),
+        guard_source: guard_source.to_owned(),
         pulled: None,
+        runsc,
     }
 }
 
@@ -294,6 +312,7 @@ fn ready_lines(
         tracing::warn!("nothing holds what sessions run: it can do whatever this server's user can");
     }
     let ids = match launched.id_per_cell {
+        true if tier == Tier::Gvisor => "a sandbox for each session",
         true => "one host id for each session",
         false => "one host id for all sessions",
     };

@@ -22,6 +22,8 @@ pub(crate) struct Served {
     pub(crate) default: String,
     /// Sessions are held without mounts.
     flat: bool,
+    /// The first process of each session is the image's Python.
+    python_first: bool,
     /// While the server runs, nobody takes them away.
     held: Vec<Held>,
 }
@@ -57,7 +59,7 @@ pub(crate) fn parse_offers(text: &str) -> Option<Vec<Offer>> {
 pub(crate) fn gather(config: &Config, tier: Tier) -> Result<Served, Failure> {
     let store = Store::at(&config.state_dir);
     let flat = tier.is_flat();
-    let mut served = Served { flat, ..Served::default() };
+    let mut served = Served { flat, python_first: tier == Tier::Gvisor, ..Served::default() };
     let prepare = |image: &str| {
         let mut teller = Teller::new();
         ringfence_image::prepare(&store, image, config.python.as_deref(), &mut teller).map_err(failed)
@@ -114,6 +116,9 @@ impl Served {
         }
         if self.flat && ringfence_jail::needs_mounts(&root) {
             return Err(ImageError::NeedsMounts { image: root.image });
+        }
+        if self.python_first && root.python.is_none() {
+            return Err(ImageError::NeedsPython { image: root.image });
         }
         if let Some(folder) = &config.wheelhouse {
             // Without mounts everything is seen at its own place.

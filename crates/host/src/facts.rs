@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cell::{self, CellTrial};
 use crate::cgroups::{self, Cgroups};
+use crate::gvisor::{self, GvisorTrial};
 use crate::namespaces::{self, Namespaces};
 use crate::runsc::{self, Runsc};
 use crate::{container, files, seccomp};
@@ -40,6 +41,8 @@ pub struct Facts {
     pub runsc: Option<Runsc>,
     /// Whether a cell could be made.
     pub cell: CellTrial,
+    /// Whether a sandbox could be made.
+    pub gvisor: GvisorTrial,
 }
 
 /// The kernel.
@@ -86,6 +89,8 @@ pub struct Look<'a> {
     pub ask_runsc: bool,
     /// Whether to make a cell, and take it down.
     pub try_cell: bool,
+    /// Whether to start a sandbox of gVisor's.
+    pub try_gvisor: bool,
 }
 
 impl Facts {
@@ -97,6 +102,7 @@ impl Facts {
         let single = Single::claim()?;
         let uname = rustix::system::uname();
         let proc_covered = files::proc_covered();
+        let runsc = runsc::find(look.ask_runsc);
         Ok(Facts {
             kernel: Kernel {
                 release: uname.release().to_string_lossy().into_owned(),
@@ -118,7 +124,13 @@ impl Facts {
             landlock_abi: landlock::abi().ok(),
             cgroups: cgroups::look(),
             kvm: std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok(),
-            runsc: runsc::find(look.ask_runsc),
+            gvisor: match &runsc {
+                Some(runsc) if look.try_gvisor && rustix::process::geteuid().is_root() => {
+                    gvisor::try_it(&runsc.path, look.program)
+                }
+                _ => GvisorTrial::Untried,
+            },
+            runsc,
             cell: if look.try_cell { cell::try_it(look.program, look.id_base) } else { CellTrial::Untried },
         })
     }

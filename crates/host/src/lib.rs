@@ -6,7 +6,7 @@
 //! May know: `frame`, `jail`, `op`, `sys`, the kernel's files. Never knows: sessions, images, HTTP.
 //!
 //! **Invariants.** What a tier rests on is tried in a child process, never guessed from a version or a setting: for
-//! `cell` a keeper is started and makes a cell. Files are read to say *why* something failed, and what lifts it. Looking changes nothing on the host and leaves nothing
+//! `cell` a keeper is started and makes a cell; for `gvisor` a program runs in a sandbox. Files are read to say *why* something failed, and what lifts it. Looking changes nothing on the host and leaves nothing
 //! behind. A tier that this build does not have is never offered.
 
 mod attempt;
@@ -16,6 +16,7 @@ mod confined;
 mod container;
 mod facts;
 mod files;
+mod gvisor;
 mod limits;
 mod namespaces;
 mod report;
@@ -27,6 +28,7 @@ pub use attempt::Tried;
 pub use cell::{CellTrial, Limits};
 pub use cgroups::Cgroups;
 pub use facts::{Facts, Kernel, Look, User, UserNamespaceLimits};
+pub use gvisor::GvisorTrial;
 pub use namespaces::Namespaces;
 pub use report::{Row, of_cell, rows};
 pub use runsc::Runsc;

@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::cell;
 use crate::confined;
 use crate::facts::Facts;
+use crate::gvisor;
 
 /// The tiers that this build can hold sessions with, weakest first; [`can`] has an answer for each.
-pub const BUILT: &[Tier] = &[Tier::Confined, Tier::Cell];
+pub const BUILT: &[Tier] = &[Tier::Confined, Tier::Cell, Tier::Gvisor];
 
 /// The order in which `auto` takes what is strong enough: `cell` is preferred to the stronger `gvisor`, which costs
 /// speed that only its operator can decide to pay; [`Tier::None`] is never taken.
@@ -45,10 +46,7 @@ pub fn can(tier: Tier, facts: &Facts) -> Result<(), Vec<Missing>> {
         Tier::Confined => confined::missing(facts),
         // It needs nothing, and is taken by its name alone.
         Tier::None => Ok(()),
-        Tier::Gvisor => Err(vec![Missing::new(
-            format!("this version of ringfence has no tier `{tier}`"),
-            format!("choose one of: {}", names(BUILT)),
-        )]),
+        Tier::Gvisor => gvisor::missing(facts),
     }
 }
 
@@ -113,15 +111,12 @@ pub fn choose(choice: Choice, least: Tier, facts: &Facts) -> Result<Tier, NoTier
     Err(NoTier { least, tried })
 }
 
-/// Their names, for a person.
-fn names(tiers: &[Tier]) -> String {
-    tiers.iter().map(|tier| tier.as_str()).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cell::{CellTrial, Limits};
+    use crate::gvisor::GvisorTrial;
+    use crate::runsc::Runsc;
 
     fn facts(cell: CellTrial) -> Facts {
         Facts { cell, ..Facts::default() }
@@ -144,16 +139,26 @@ mod tests {
     #[test]
     fn below_the_least_there_is_nothing_but_what_is_missing() {
         let none = choose(Choice::Auto, Tier::Cell, &facts(refused())).unwrap_err();
-        assert_eq!(none.tried.len(), 1);
+        assert_eq!(none.tried.iter().map(|(tier, _)| *tier).collect::<Vec<_>>(), [Tier::Cell, Tier::Gvisor]);
         assert!(none.help().contains("sysctl x=1"), "{}", none.help());
         assert!(none.to_string().contains("`cell`"), "{none}");
     }
 
     #[test]
-    fn a_tier_that_is_not_built_is_never_offered() {
-        for tier in Tier::ALL.into_iter().filter(|tier| !BUILT.contains(tier) && *tier != Tier::None) {
-            assert!(can(tier, &works()).is_err(), "{tier}");
-        }
+    fn auto_takes_sandboxes_only_where_cells_cannot_be_had_or_do_not_suffice() {
+        let runsc = Some(Runsc { path: "/usr/bin/runsc".into(), ..Runsc::default() });
+        let sandboxes = Facts { runsc, gvisor: GvisorTrial::Works, ..works() };
+        assert_eq!(choose(Choice::Auto, Tier::Confined, &sandboxes), Ok(Tier::Cell));
+        assert_eq!(choose(Choice::Auto, Tier::Gvisor, &sandboxes), Ok(Tier::Gvisor));
+        assert_eq!(choose(Choice::Named(Tier::Gvisor), Tier::Gvisor, &sandboxes), Ok(Tier::Gvisor));
+        let without_cells = Facts { cell: refused(), ..sandboxes };
+        assert_eq!(choose(Choice::Auto, Tier::Cell, &without_cells), Ok(Tier::Gvisor));
+        let none = choose(Choice::Named(Tier::Gvisor), Tier::Gvisor, &works()).unwrap_err();
+        assert!(none.help().contains("runsc"), "{}", none.help());
+    }
+
+    #[test]
+    fn each_tier_is_built_but_the_one_that_holds_nothing() {
         assert!(BUILT.is_sorted() && !BUILT.contains(&Tier::None));
     }
 }

@@ -230,6 +230,12 @@ pub enum ImageError {
         /// Its name.
         image: String,
     },
+    /// It has no Python, and the first process of each session would be it.
+    #[error("the image {image} has no Python, without which no sandbox can be held")]
+    NeedsPython {
+        /// Its name.
+        image: String,
+    },
     /// There are too many images.
     #[error("there are {most} images in {} already", images.display())]
     Full {
@@ -291,6 +297,7 @@ impl ImageError {
                  more hexadecimal digits alone"
                     .to_owned(),
             ),
+            ImageError::NeedsPython { .. } => Some("hold sessions by `--tier cell`".to_owned()),
             ImageError::NeedsMounts { .. } => {
                 Some("hold sessions by `--tier cell`, or take an image on the machine's own programs".to_owned())
             }

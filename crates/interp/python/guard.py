@@ -494,3 +494,6 @@ class Guard:
                 self.signal_all(signal.SIGKILL)
         finally:
             os._exit(0)
+
+
+KIND = FlatZygote

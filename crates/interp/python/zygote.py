@@ -186,6 +186,10 @@ def lock_down(config, seccomp, identity, descriptors):
 class Zygote:
     FORK_FDS = 4  # beside those of cgroups
 
+    @staticmethod
+    def prepare(config):
+        """Before the imports."""
+
     def __init__(self, link, config, worker):
         self.link = link
         self.config = config
@@ -392,16 +396,17 @@ def main():
     exec(compile(config["worker_source"], "<ringfence>", "exec"), worker.__dict__)
     import fcntl  # noqa: F401  (before the fork: nothing is imported on the way into a cell)
 
+    kind = Zygote
+    if config.get("guard_source"):  # sessions without namespaces, or in a sandbox each
+        exec(compile(config["guard_source"], "<guard>", "exec"), globals())
+        kind = KIND  # noqa: F821
+    kind.prepare(config)
     preload(config["preloads"])
     warm_up()
     if threads() != 1:
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)
     os.set_inheritable(LINK_FD, False)
-    kind = Zygote
-    if config.get("guard_source"):  # sessions without namespaces
-        exec(compile(config["guard_source"], "<guard>", "exec"), globals())
-        kind = FlatZygote  # noqa: F821
     zygote = kind(link, config, worker)
     gc.collect()
     gc.disable()  # nothing is collected until a fork turns it on again: shared pages stay shared

@@ -49,6 +49,8 @@ pub use pool::Renewal;
 pub const ZYGOTE_SOURCE: &str = include_str!("../python/zygote.py");
 /// What the zygotes run beside it where sessions have no namespaces; travels likewise.
 pub const GUARD_SOURCE: &str = include_str!("../python/guard.py");
+/// The same where each session is a gVisor sandbox.
+pub const SANDBOX_SOURCE: &str = concat!(include_str!("../python/guard.py"), include_str!("../python/sandbox.py"));
 /// The program of the workers; travels in the keeper's configuration.
 pub const WORKER_SOURCE: &str = concat!(
     include_str!("../python/ground.py"),

@@ -34,10 +34,12 @@ pub struct KeeperConfig {
     pub state_dir: PathBuf,
     /// How sessions are held: by cells, or without namespaces ([`Tier::Confined`], [`Tier::None`]).
     pub tier: Tier,
-    /// What the zygote runs beside its own program where sessions have no namespaces (Python).
+    /// What the zygote runs beside its own program where sessions have no namespaces, or in each sandbox (Python).
     pub guard_source: String,
     /// Images that may come later, where any may; only with namespaces.
     pub pulled: Option<Pulled>,
+    /// gVisor's program, for [`Tier::Gvisor`].
+    pub runsc: PathBuf,
 }
 
 /// Images that come while the server runs.
@@ -71,6 +73,7 @@ impl KeeperConfig {
             tier: Tier::Cell,
             guard_source: String::new(),
             pulled: None,
+            runsc: PathBuf::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use ringfence_op::Tier;
 use ringfence_sys::namespace::{Namespaces, enter};
 use ringfence_sys::process::{Single, no_new_privileges};
 use ringfence_sys::{caps, ids};
@@ -14,13 +15,13 @@ use crate::launch::Launched;
 /// capabilities, which count inside the fleet only: CAP_DAC_OVERRIDE, CAP_CHOWN and CAP_FOWNER, to handle the files of
 /// the cells. Over the host it has no power left. There is no way back.
 ///
-/// Without namespaces ([`Tier::Confined`], [`Tier::None`]) there is no fleet: then the daemon takes an id of its own
+/// In the other tiers there is no fleet: then the daemon takes an id of its own
 /// where it may, and rules of its own.
 ///
 /// # Errors
 /// Where the process has more than one thread, or the kernel refuses. It may then be half-way, and must end.
 pub fn enter_fleet(launched: &Launched) -> Result<(), JailError> {
-    if launched.tier.is_flat() {
+    if launched.tier != Tier::Cell {
         return crate::flat::enter(launched);
     }
     let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };

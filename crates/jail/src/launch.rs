@@ -106,7 +106,7 @@ fn wait_ready(socket: OwnedFd, pid: u32, tier: Tier) -> Result<Launched, JailErr
                 let mut fds = fds.into_iter();
                 let fleet = fds.next().ok_or(JailError::Link(io::ErrorKind::InvalidData.into()))?;
                 let roots = fds.next();
-                if roots.is_none() && tier >= Tier::Cell {
+                if roots.is_none() && tier == Tier::Cell {
                     return Err(JailError::Link(io::ErrorKind::InvalidData.into()));
                 }
                 return Ok(Launched { socket, fleet, roots, tier, daemon_id, limiter, id_per_cell, pid });

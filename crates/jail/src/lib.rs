@@ -29,6 +29,7 @@ mod launch;
 mod limits;
 mod link;
 mod plan;
+mod sandbox;
 mod seccomp;
 mod step;
 mod steps;
@@ -47,5 +48,6 @@ pub use link::{add_image, recv, recv_init, send, send_init};
 pub use ringfence_sys::packet;
 /// For the body of the hidden subcommand: its arguments are numbers of inherited descriptors.
 pub use ringfence_sys::process::adopt;
+pub use sandbox::try_sandbox;
 pub use step::StepName;
 pub use warden::keeper_main;

@@ -81,6 +81,19 @@ pub(crate) const GUARD_END_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const ORPHAN_ROUNDS_MAX: u32 = 50;
 /// How long a keeper without namespaces waits at its end for the guards.
 pub(crate) const FLAT_END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a sandbox may take until its guard is ready: its kernel starts, and the image's interpreter imports in it.
+pub(crate) const SANDBOX_START_WAIT_MAX: Duration = Duration::from_secs(120);
+/// How long a sandbox may take to end once it is let go, before it is killed.
+pub(crate) const SANDBOX_END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long the sandbox of a trial may take from its start to its end.
+pub(crate) const SANDBOX_TRIAL_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Memory of a sandbox's own, beside the session's: `runsc` itself, the gofer, the kernel of the session and the guard.
+pub(crate) const SANDBOX_MEMORY_BYTES: u64 = 512 << 20;
+/// Tasks of the host that a sandbox has beside those that stand for the session's.
+pub(crate) const SANDBOX_TASKS: u64 = 512;
+/// Tasks of the host that stand for one process of a session: each of the sandbox's threads has one in each process that
+/// it runs.
+pub(crate) const SANDBOX_TASKS_EACH: u64 = 64;
 /// Processes that the sessions of an ordinary user without namespaces may have beside those of one session: the kernel
 /// counts all of that user together.
 pub(crate) const PROCESSES_OF_OTHERS: u64 = 1024;

@@ -143,6 +143,8 @@ step_names! {
     Rules = 59, "make the session's Landlock rules";
     /// The fork of a guard.
     Guard = 60, "start the session's first process";
+    /// `runsc`, or what it started.
+    StartSandbox = 61, "start the session's sandbox";
 }
 
 #[cfg(test)]

@@ -136,11 +136,16 @@ pub(crate) fn make_image_root(index: usize, spec: &RootSpec, trees: Vec<OwnedFd>
 /// The folder of image number `index`, with nothing in it.
 pub(crate) fn make_room(index: usize) -> Result<PathBuf, SetupFailure> {
     let root = PathBuf::from(format!("{ROOTS}/{index}"));
-    let detail = || root.display().to_string();
-    fs::create_dir(&root).at(StepName::ImageRoot, detail)?;
-    let tmpfs = small_tmpfs().at(StepName::ImageRoot, detail)?;
-    move_mount(&tmpfs, "", CWD, &root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::ImageRoot, detail)?;
+    make_room_at(&root)?;
     Ok(root)
+}
+
+/// The same as the new folder `root`.
+pub(crate) fn make_room_at(root: &Path) -> Result<(), SetupFailure> {
+    let detail = || root.display().to_string();
+    fs::create_dir(root).at(StepName::ImageRoot, detail)?;
+    let tmpfs = small_tmpfs().at(StepName::ImageRoot, detail)?;
+    move_mount(&tmpfs, "", CWD, root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(StepName::ImageRoot, detail)
 }
 
 /// Puts a root together in it, after which it is read-only.

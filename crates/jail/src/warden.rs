@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ringfence_op::Tier;
 use ringfence_sys::limit::{self, ResourceLimit};
 use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
@@ -23,7 +24,7 @@ use crate::failure::{At, SetupFailure};
 use crate::limits::KEEPER_FDS_MAX;
 use crate::step::StepName;
 use crate::template;
-use crate::{confine, flat, keeper};
+use crate::{confine, flat, keeper, sandbox};
 
 /// Where the warden finds the puller's socket, if there is one: behind the daemon's and the configuration.
 const PULLER: i32 = 5;
@@ -36,6 +37,10 @@ pub fn keeper_main(socket: OwnedFd, config: OwnedFd) -> ExitCode {
         Ok(Stage::Warden(config)) if config.tier.is_flat() => {
             raise_descriptors();
             flat::watch(socket, config)
+        }
+        Ok(Stage::Warden(config)) if config.tier == Tier::Gvisor => {
+            raise_descriptors();
+            sandbox::watch(socket, config)
         }
         Ok(Stage::Warden(config)) => {
             watch(&socket, config).inspect_err(|failure| failure.send(socket.as_fd())).map(|watched| {

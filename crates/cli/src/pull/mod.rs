@@ -117,9 +117,8 @@ pub(crate) fn start(config: &Config, tier: Tier, served: &Served) -> Result<Opti
     if config.pull.is_empty() {
         return Ok(None);
     }
-    if tier.is_flat() {
-        let error =
-            anyhow!("`pull` needs tier cell: images of registries are seen by mounts, and tier {tier} has none");
+    if tier != Tier::Cell {
+        let error = anyhow!("`pull` needs tier cell: in tier {tier} there are the images of the server's start alone");
         return Err(Failure::new(Kind::Configuration, error));
     }
     let started = start_puller(config, served).map_err(Failure::of(Kind::Isolation))?;

@@ -97,7 +97,7 @@ impl Keeper {
 }
 
 /// Every process below `root` that is not below one of `known`.
-pub(super) fn orphans(root: u32, known: &HashSet<u32>) -> Vec<u32> {
+pub(crate) fn orphans(root: u32, known: &HashSet<u32>) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, parent) in processes().unwrap_or_default() {
         children.entry(parent).or_default().push(pid);

@@ -19,18 +19,18 @@ const NEEDED: u64 =
 
 /// Who is who.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Who {
+pub(crate) struct Who {
     /// The keeper's own id.
-    pub(super) keeper: u32,
+    pub(in crate::flat) keeper: u32,
     /// First id of the sessions, and how many; `None` where all have the keeper's.
-    pub(super) sessions: Option<(u32, u32)>,
+    pub(crate) sessions: Option<(u32, u32)>,
     /// The daemon's id.
-    pub(super) daemon: u32,
+    pub(crate) daemon: u32,
 }
 
 impl Who {
     /// By what this process may do. Root has to have the capabilities to give ids away: sessions never run as root.
-    pub(super) fn find(id_base: u32) -> Result<Who, SetupFailure> {
+    pub(crate) fn find(id_base: u32) -> Result<Who, SetupFailure> {
         let nothing = String::new;
         let keeper = rustix::process::geteuid().as_raw();
         if keeper != 0 {

@@ -52,5 +52,9 @@ mod zygote;
 mod zygotes;
 
 pub(crate) use daemon::enter;
+pub(crate) use guards::orphans;
+pub(crate) use ids::Who;
+pub(crate) use place::Place;
+pub(crate) use trash::{Trash, remove as remove_folder};
 pub use view::needs_mounts;
-pub(crate) use warden::watch;
+pub(crate) use warden::{end_all, watch};

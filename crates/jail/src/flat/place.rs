@@ -24,8 +24,8 @@ const HALF_MADE_MAX: Duration = Duration::from_secs(3600);
 const NAME_BYTES: usize = 16;
 
 /// The folder of all sessions of this server.
-pub(super) struct Place {
-    pub(super) root: PathBuf,
+pub(crate) struct Place {
+    pub(crate) root: PathBuf,
     who: Who,
     _lock: OwnedFd,
 }
@@ -58,8 +58,13 @@ impl Place {
         Err(SetupFailure { step: StepName::Folders, errno: libc::EACCES, detail: refused.join(", ") })
     }
 
+    /// The same for what only root is to walk to.
+    pub(crate) fn make_for_root(state_dir: &Path, who: Who) -> Result<Place, SetupFailure> {
+        Place::make(state_dir, Who { sessions: None, ..who })
+    }
+
     /// A folder of ours beside those of the sessions.
-    pub(super) fn own(&self, name: &str) -> PathBuf {
+    pub(crate) fn own(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
@@ -91,7 +96,7 @@ impl Place {
     }
 
     /// Removes everything.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         // What stays is swept by the next start.
         let _ = trash::remove(&self.root);
     }

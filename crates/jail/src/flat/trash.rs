@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::limits::TRASH_WAITING_MAX;
 
 /// Folders that wait to be removed.
-pub(super) struct Trash {
+pub(crate) struct Trash {
     folder: PathBuf,
     waiting: Vec<PathBuf>,
     taken: u64,
@@ -24,18 +24,18 @@ pub(super) struct Trash {
 
 impl Trash {
     /// In the new folder `folder`.
-    pub(super) fn new(folder: PathBuf) -> io::Result<Trash> {
+    pub(crate) fn new(folder: PathBuf) -> io::Result<Trash> {
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         Ok(Trash { folder, waiting: Vec::new(), taken: 0, more: false, progress: true })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && !(self.more && self.progress)
     }
 
     /// Takes a folder over, to be removed later; it must lie in the same file system.
-    pub(super) fn take(&mut self, folder: &Path) {
+    pub(crate) fn take(&mut self, folder: &Path) {
         self.taken += 1;
         let place = self.folder.join(self.taken.to_string());
         // What its owner had closed is opened: only a folder that can be written to can be moved.
@@ -49,7 +49,7 @@ impl Trash {
     }
 
     /// Removes up to `entries` names. What cannot be removed stays until the end of the server.
-    pub(super) fn step(&mut self, entries: usize) {
+    pub(crate) fn step(&mut self, entries: usize) {
         let mut left = entries;
         while left > 0 && !self.is_empty() {
             let Some(folder) = self.waiting.pop() else {
@@ -98,7 +98,7 @@ impl Trash {
 }
 
 /// Removes `root` and all in it.
-pub(super) fn remove(root: &Path) -> io::Result<()> {
+pub(crate) fn remove(root: &Path) -> io::Result<()> {
     let own =
         (0..).map(|number: u32| root.join(format!("end-{number}"))).find(|path| fs::symlink_metadata(path).is_err());
     let own = own.ok_or(io::ErrorKind::AlreadyExists)?;

@@ -89,7 +89,7 @@ fn keep(socket: OwnedFd, config: KeeperConfig, who: Who, place: Place, life: Own
 
 /// Guards end their sessions when the keeper is gone; what is left then, of guards that were killed too, has come to
 /// this process.
-fn end_all() {
+pub(crate) fn end_all() {
     for _ in 0..ORPHAN_ROUNDS_MAX {
         while let Ok(Some(_)) = process::reap_any() {}
         let left = orphans(std::process::id(), &Default::default());

@@ -1,0 +1,146 @@
+//! The outer process: it waits for the keeper's end, and ends, unmounts and removes whatever that one has left.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ringfence_sys::namespace::{self, Namespaces};
+use ringfence_sys::process::{self, Child, Forked, Single, wait_for};
+use ringfence_sys::signal;
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::keeper::Keeper;
+use crate::cgroup::{self, Layout};
+use crate::config::KeeperConfig;
+use crate::failure::{At, SetupFailure};
+use crate::flat::{Place, Who, end_all, remove_folder};
+use crate::step::StepName;
+
+/// What is left to tidy up after the keeper.
+struct Left {
+    keeper: Child,
+    root: PathBuf,
+    layout: Option<Layout>,
+    /// Its other end tells the keeper that this process lives.
+    _life: OwnedFd,
+}
+
+/// Starts the keeper and waits for its end. The process must have one thread.
+pub(crate) fn watch(socket: OwnedFd, config: KeeperConfig) -> Result<ExitCode, SetupFailure> {
+    let started = start(&socket, config).inspect_err(|failure| failure.send(socket.as_fd()));
+    // Now only the keeper holds this end: should it die, the daemon sees the end of the link at once.
+    drop(socket);
+    let left = started?;
+    let ended = wait_for(left.keeper.pid);
+    end_all();
+    unmount_below(&left.root);
+    // The keeper has removed it, where it could.
+    let _ = remove_folder(&left.root);
+    remove_groups(left.layout.as_ref());
+    Ok(match ended {
+        Ok(ended) if ended.status == 0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<Left, SetupFailure> {
+    let nothing = String::new;
+    signal::default_all();
+    signal::block_all().at(StepName::KeeperSelf, nothing)?;
+    let single = Single::claim().at(StepName::OneThread, nothing)?;
+    let who = Who::find(config.id_base)?;
+    if who.sessions.is_none() {
+        let detail = "gVisor's sandboxes are started by root".to_owned();
+        return Err(SetupFailure { step: StepName::FleetIds, errno: libc::EPERM, detail });
+    }
+    process::adopt_orphans().at(StepName::KeeperSelf, nothing)?;
+    own_mounts().at(StepName::KeeperRoot, || "mounts of the keeper's own".to_owned())?;
+    let place = Place::make_for_root(&config.state_dir, who)?;
+    let root = place.root.clone();
+    let layout = if config.cgroups {
+        cgroup::sweep();
+        let name = cgroup::subtree_name().at(StepName::KeeperSelf, nothing)?;
+        cgroup::prepare(&name, None)
+    } else {
+        None
+    };
+    let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    let forked = process::fork(&single, Namespaces::NONE).at(StepName::CloneKeeper, nothing);
+    let forked = forked.inspect_err(|_| remove_groups(layout.as_ref()))?;
+    match forked {
+        Forked::Child => {
+            drop(life_of_warden);
+            match socket.try_clone() {
+                Ok(copy) => keep(copy, config, who, place, layout.as_ref(), life),
+                Err(_) => process::exit_now(1),
+            }
+        }
+        Forked::Parent(keeper) => Ok(Left { keeper, root, layout, _life: life_of_warden }),
+    }
+}
+
+/// Whatever is mounted from here on is seen by this process and its descendants alone, and goes with the last of them.
+fn own_mounts() -> io::Result<()> {
+    namespace::unshare(Namespaces::MOUNT)?;
+    Ok(mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
+}
+
+/// The keeper's life, in the child.
+fn keep(socket: OwnedFd, config: KeeperConfig, who: Who, place: Place, layout: Option<&Layout>, life: OwnedFd) -> ! {
+    let code = match Keeper::new(config, who, place, layout, life) {
+        Ok(mut keeper) => {
+            keeper.outbox.connect(socket);
+            i32::from(keeper.serve().is_err())
+        }
+        Err(failure) => {
+            failure.send(socket.as_fd());
+            1
+        }
+    };
+    process::exit_now(code)
+}
+
+/// Takes away whatever is mounted in a folder of ours, the last first.
+pub(super) fn unmount_below(root: &Path) {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return };
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    let ours: Vec<PathBuf> = places.filter(|place| place.starts_with(root)).collect();
+    for place in ours.iter().rev() {
+        let _ = unmount(place, UnmountFlags::DETACH);
+    }
+}
+
+/// A path of `mountinfo`, where spaces and the like are written as `\040`.
+fn unescaped(text: &str) -> PathBuf {
+    let mut path = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        path.push_str(before);
+        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(code.map_or('\\', char::from));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    path.push_str(rest);
+    PathBuf::from(path)
+}
+
+fn remove_groups(layout: Option<&Layout>) {
+    for folder in layout.iter().flat_map(|layout| &layout.folders) {
+        cgroup::remove_subtree(&folder.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_mounts_are_read_as_the_kernel_writes_them() {
+        assert_eq!(unescaped("/a/b"), Path::new("/a/b"));
+        assert_eq!(unescaped(r"/a\040b\134c\x"), Path::new(r"/a b\c\x"));
+    }
+}
