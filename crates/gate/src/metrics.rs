@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -14,6 +13,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use ringfence_listen::Bounds;
+use ringfence_tally::Requests;
 
 use crate::answer::Denial;
 use crate::body::Body;
@@ -47,17 +47,19 @@ const STATUSES: [u16; 24] = [
 const BUCKETS_MICROS: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
-#[derive(Debug, Default)]
-struct Timed {
-    statuses: [AtomicU64; STATUSES.len()],
-    buckets: [AtomicU64; BUCKETS_MICROS.len()],
-    micros: AtomicU64,
-}
+/// What every name begins with.
+const PREFIX: &str = "ringfence_gate";
 
 /// The counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
-    routes: [Timed; ROUTES.len()],
+    requests: Requests,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics { requests: Requests::new(ROUTES.len(), &STATUSES, &BUCKETS_MICROS) }
+    }
 }
 
 /// What is looked up at the moment.
@@ -73,16 +75,7 @@ pub(crate) struct Moment<'a> {
 impl Metrics {
     pub(crate) fn answered(&self, route: &str, status: StatusCode, taken: Duration) {
         let place = ROUTES.iter().position(|known| *known == route).unwrap_or(ROUTES.len() - 1);
-        let Some(timed) = self.routes.get(place) else { return };
-        let known = STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
-        if let Some(count) = timed.statuses.get(known) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
-        if let Some(count) = timed.buckets.get(BUCKETS_MICROS.partition_point(|bound| *bound < micros)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        timed.micros.fetch_add(micros, Ordering::Relaxed);
+        self.requests.answered(place, status.as_u16(), taken);
     }
 
     /// Everything, as text. Writing into a String cannot fail.
@@ -108,50 +101,14 @@ impl Metrics {
         for (name, (_, _, most)) in &moment.backends {
             let _ = writeln!(text, "ringfence_gate_backend_sessions_max{{backend=\"{name}\"}} {most}");
         }
-        self.write_requests(&mut text);
-        self.write_durations(&mut text);
+        let labels = |number: usize| format!("route=\"{}\"", ROUTES.get(number).copied().unwrap_or_default());
+        self.requests.write(&mut text, PREFIX, "From a request's head to its answer's head.", labels);
         text
-    }
-
-    fn write_requests(&self, text: &mut String) {
-        heading(text, "requests_total", "counter", "Requests answered, by route and status.");
-        for (route, timed) in ROUTES.iter().zip(&self.routes) {
-            for (status, count) in STATUSES.iter().zip(&timed.statuses).filter(|(_, count)| load(count) > 0) {
-                let labels = format!("route=\"{route}\",status=\"{status}\"");
-                let _ = writeln!(text, "ringfence_gate_requests_total{{{labels}}} {}", load(count));
-            }
-        }
-    }
-
-    fn write_durations(&self, text: &mut String) {
-        const NAME: &str = "ringfence_gate_request_duration_seconds";
-        heading(text, "request_duration_seconds", "histogram", "From a request's head to its answer's head.");
-        for (route, timed) in ROUTES.iter().zip(&self.routes) {
-            let count: u64 = timed.statuses.iter().map(load).sum();
-            if count == 0 {
-                continue;
-            }
-            let mut below = 0;
-            for (bound, bucket) in BUCKETS_MICROS.iter().zip(&timed.buckets) {
-                below += load(bucket);
-                let bound = *bound as f64 / 1e6;
-                let _ = writeln!(text, "{NAME}_bucket{{route=\"{route}\",le=\"{bound}\"}} {below}");
-            }
-            let count = count.max(below);
-            let _ = writeln!(text, "{NAME}_bucket{{route=\"{route}\",le=\"+Inf\"}} {count}");
-            let seconds = load(&timed.micros) as f64 / 1e6;
-            let _ = writeln!(text, "{NAME}_sum{{route=\"{route}\"}} {seconds}");
-            let _ = writeln!(text, "{NAME}_count{{route=\"{route}\"}} {count}");
-        }
     }
 }
 
 fn heading(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP ringfence_gate_{name} {help}\n# TYPE ringfence_gate_{name} {kind}");
-}
-
-fn load(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
+    ringfence_tally::heading(text, PREFIX, name, kind, help);
 }
 
 /// Serves the counters until the gate ends.

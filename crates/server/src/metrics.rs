@@ -2,12 +2,12 @@
 //!
 //! Fixed tables of atomics: no label is taken from a request, so nothing that a client sends makes them grow.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use ringfence_op::{LimitKind, Outcome};
+use ringfence_tally::{Requests, load};
 
 use crate::backend::Counts;
 use crate::dispatch::Route;
@@ -21,25 +21,30 @@ const STATUSES: [u16; 22] =
 const BUCKETS_MICROS: [u64; 14] =
     [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
+/// What every name begins with.
+const PREFIX: &str = "ringfence";
+
 /// How calls end, as the outcome label says it.
 const OUTCOMES: [&str; 8] = ["ok", "failed", "wall_clock", "memory", "processes", "disk", "output", "cpu"];
 
-const ROUTES: usize = Route::ALL.len();
-
-#[derive(Debug, Default)]
-struct Timed {
-    statuses: [AtomicU64; STATUSES.len()],
-    buckets: [AtomicU64; BUCKETS_MICROS.len()],
-    micros: AtomicU64,
-}
-
 /// The counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
-    routes: [Timed; ROUTES],
+    requests: Requests,
     calls: [[AtomicU64; OUTCOMES.len()]; Tool::ALL.len()],
     connections_refused: AtomicU64,
     handshakes_failed: AtomicU64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            requests: Requests::new(Route::ALL.len(), &STATUSES, &BUCKETS_MICROS),
+            calls: Default::default(),
+            connections_refused: AtomicU64::default(),
+            handshakes_failed: AtomicU64::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -60,16 +65,7 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, route: Route, status: StatusCode, taken: Duration) {
-        let Some(timed) = self.routes.get(route as usize) else { return };
-        let known = STATUSES.iter().position(|known| *known == status.as_u16()).unwrap_or(STATUSES.len() - 1);
-        if let Some(count) = timed.statuses.get(known) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
-        if let Some(count) = timed.buckets.get(BUCKETS_MICROS.partition_point(|bound| *bound < micros)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        timed.micros.fetch_add(micros, Ordering::Relaxed);
+        self.requests.answered(route as usize, status.as_u16(), taken);
     }
 
     /// Everything, as text.
@@ -85,8 +81,8 @@ impl Metrics {
         heading(&mut text, "handshakes_failed_total", "counter", "Connections that spoke no TLS or proved nothing.");
         line(&mut text, "handshakes_failed_total", "", load(&self.handshakes_failed));
         self.write_calls(&mut text);
-        self.write_requests(&mut text);
-        self.write_durations(&mut text);
+        let labels = |number: usize| Route::ALL.get(number).map(labels).unwrap_or_default();
+        self.requests.write(&mut text, PREFIX, "From a request's head to its answer's first byte.", labels);
         text
     }
 
@@ -97,37 +93,6 @@ impl Metrics {
                 let labels = format!("tool=\"{}\",outcome=\"{outcome}\"", tool.name());
                 line(text, "calls_total", &labels, load(count));
             }
-        }
-    }
-
-    fn write_requests(&self, text: &mut String) {
-        heading(text, "requests_total", "counter", "Requests answered, by route and status.");
-        for (route, timed) in Route::ALL.iter().zip(&self.routes) {
-            for (status, count) in STATUSES.iter().zip(&timed.statuses).filter(|(_, count)| load(count) > 0) {
-                line(text, "requests_total", &format!("{},status=\"{status}\"", labels(route)), load(count));
-            }
-        }
-    }
-
-    fn write_durations(&self, text: &mut String) {
-        const NAME: &str = "request_duration_seconds";
-        heading(text, NAME, "histogram", "From a request's head to its answer's first byte.");
-        for (route, timed) in Route::ALL.iter().zip(&self.routes) {
-            let count: u64 = timed.statuses.iter().map(load).sum();
-            if count == 0 {
-                continue;
-            }
-            let labels = labels(route);
-            let mut below = 0;
-            for (bound, bucket) in BUCKETS_MICROS.iter().zip(&timed.buckets) {
-                below += load(bucket);
-                line(text, &format!("{NAME}_bucket"), &format!("{labels},le=\"{}\"", *bound as f64 / 1e6), below);
-            }
-            line(text, &format!("{NAME}_bucket"), &format!("{labels},le=\"+Inf\""), count.max(below));
-            let seconds = load(&timed.micros) as f64 / 1e6;
-            // A write into a String cannot fail.
-            let _written = writeln!(text, "ringfence_{NAME}_sum{{{labels}}} {seconds}");
-            line(text, &format!("{NAME}_count"), &labels, count.max(below));
         }
     }
 }
@@ -149,24 +114,17 @@ fn outcome_index(outcome: &Outcome) -> usize {
     }
 }
 
-fn load(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
-}
-
 fn gauge(text: &mut String, name: &str, help: &str, value: u64) {
     heading(text, name, "gauge", help);
     line(text, name, "", value);
 }
 
 fn heading(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _written = writeln!(text, "# HELP ringfence_{name} {help}\n# TYPE ringfence_{name} {kind}");
+    ringfence_tally::heading(text, PREFIX, name, kind, help);
 }
 
 fn line(text: &mut String, name: &str, labels: &str, value: u64) {
-    let _written = match labels {
-        "" => writeln!(text, "ringfence_{name} {value}"),
-        _ => writeln!(text, "ringfence_{name}{{{labels}}} {value}"),
-    };
+    ringfence_tally::line(text, PREFIX, name, labels, value);
 }
 
 #[cfg(test)]
