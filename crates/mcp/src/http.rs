@@ -4,14 +4,17 @@
 //! with its checks of `Host` and `Origin` always on.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -21,13 +24,14 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
 use crate::conversation::Conversation;
 use crate::limits::{
-    CONNECTIONS_MAX, CONVERSATION_IDLE_MAX, CONVERSATIONS_MAX, DRAIN_WAIT_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX,
-    HEADERS_MAX, MESSAGE_BYTES_MAX, STALL_MAX,
+    BODY_WAIT_MAX, CONNECTIONS_MAX, CONVERSATION_IDLE_MAX, CONVERSATIONS_MAX, DRAIN_WAIT_MAX, HEAD_BYTES_MAX,
+    HEAD_WAIT_MAX, HEADERS_MAX, MESSAGE_BYTES_MAX, STALL_MAX,
 };
 use crate::service::Service;
 
@@ -205,7 +209,40 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<BoxBody
         refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         return refused;
     }
-    shared.service.handle(request).await
+    shared.service.handle(request.map(Timely::new)).await
+}
+
+/// A body that must have come within [`BODY_WAIT_MAX`].
+struct Timely<B> {
+    body: B,
+    end: Pin<Box<Sleep>>,
+}
+
+impl<B> Timely<B> {
+    fn new(body: B) -> Self {
+        Timely { body, end: Box::pin(tokio::time::sleep(BODY_WAIT_MAX)) }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> Body for Timely<B> {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        this.end.as_mut().poll(cx).map(|()| Some(Err("the body took too long to come".into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn admits(token: &str, header: Option<&HeaderValue>) -> bool {
@@ -224,6 +261,26 @@ fn plain(status: StatusCode, text: &'static str) -> Response<BoxBody<Bytes, Infa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A body that never goes on.
+    struct Stalled;
+
+    impl Body for Stalled {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_ends_in_an_error() {
+        let error = Timely::new(Stalled).collect().await.unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
+        let whole = Timely::new(Full::new(Bytes::from_static(b"whole"))).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "whole");
+    }
 
     #[test]
     fn a_token_is_admitted_and_nothing_else() {

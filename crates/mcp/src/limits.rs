@@ -8,6 +8,8 @@ pub const CONVERSATIONS_MAX: usize = 64;
 pub const CONNECTIONS_MAX: usize = 256;
 /// How long the head of an HTTP request may take.
 pub const HEAD_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long its body may take.
+pub const BODY_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The largest head of an HTTP request, bytes.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The most header fields of one.
