@@ -57,6 +57,8 @@ pub(crate) enum Manner {
     Drip,
     /// Sends all and reads nothing while the others are looked at.
     Deaf,
+    /// Sends all and reads nothing; when the others have been looked at it is gone.
+    Gone,
 }
 
 /// One attack; the error is the finding.
@@ -75,7 +77,7 @@ pub(crate) fn attempt(address: &Address, door: &Door) -> Result<(), String> {
         // A server that has heard enough may end it before all is sent; what it answered is still there.
         let _sent = match door.manner {
             Manner::Drip => stream.write_all(&first),
-            Manner::Plain | Manner::Deaf => send(&mut stream, &first, &piece, door.times, &last),
+            Manner::Plain | Manner::Deaf | Manner::Gone => send(&mut stream, &first, &piece, door.times, &last),
         };
         streams.push(stream);
     }
@@ -83,6 +85,7 @@ pub(crate) fn attempt(address: &Address, door: &Door) -> Result<(), String> {
     for mut stream in streams {
         let heard = match door.manner {
             Manner::Drip => drip(&mut stream, &piece),
+            Manner::Gone => continue,
             Manner::Plain | Manner::Deaf => hear(&mut stream),
         };
         judge(door, &heard)?;

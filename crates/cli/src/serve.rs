@@ -41,6 +41,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     for name in unknown_variables() {
         tracing::warn!("the variable {name} is no setting; `ringfence serve --help` lists them");
     }
+    let left_out = ringfence_weaken::left_out();
+    if !left_out.is_empty() {
+        tracing::warn!("this program was built for proofs, and leaves out: {}", left_out.join(", "));
+    }
     raise_descriptors();
 
     // As whoever started us.

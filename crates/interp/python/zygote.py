@@ -110,6 +110,9 @@ def verify(identity):
             raise PermissionError(f"{name.decode()} is not empty")
     if int(fields[b"NoNewPrivs"]) != 1 or int(fields[b"Seccomp"]) != SECCOMP_MODE_FILTER:
         raise PermissionError("no_new_privs or seccomp is not in force")
+    # The keeper's filter is on this process as well, and is a filter: only the cell's refuses this.
+    if libc.unshare(0) == 0:
+        raise PermissionError("the cell's filter is not in force")
     if os.getresuid() != (identity,) * 3 or os.getresgid() != (identity,) * 3 or identity == 0:
         raise PermissionError("the user is not the cell's")
 

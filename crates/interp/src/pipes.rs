@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::watched::{Shared, watch_shared};
 use ringfence_op::BackgroundOutput;
+use ringfence_weaken::{Mitigation, holds};
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::task::AbortHandle;
@@ -127,6 +128,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Empty streams that keep `bytes_max` each.
     pub(crate) fn new(bytes_max: usize) -> Self {
+        let bytes_max = if holds(Mitigation::OutputBytes) { bytes_max } else { usize::MAX >> 1 };
         Streams { out: HeadTail::new(bytes_max), err: HeadTail::new(bytes_max), scratch: Vec::new() }
     }
 

@@ -10,6 +10,7 @@ use ringfence_sys::landlock::{self, Handled, fs};
 use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::{caps, limit};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
 use rustix::io::Errno;
 
@@ -64,13 +65,17 @@ pub fn confine(launched: &Launched) -> Result<Confined, JailError> {
     let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };
     Single::claim().map_err(fail("find the daemon with one thread"))?;
     // Its memory holds the token: no core file of it, and no look from another process of the same user.
-    process::dumpable(false).map_err(fail("forbid looking into the daemon"))?;
-    limit::set(limit::ResourceLimit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 })
-        .map_err(fail("forbid core files"))?;
-    process::no_new_privileges().map_err(fail("give up new privileges"))?;
+    process::dumpable(!holds(Mitigation::DaemonNotDumpable)).map_err(fail("forbid looking into the daemon"))?;
+    if holds(Mitigation::CoreFilesOfTheDaemon) {
+        limit::set(limit::ResourceLimit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 })
+            .map_err(fail("forbid core files"))?;
+    }
+    if holds(Mitigation::NoNewPrivilegesOfTheDaemon) {
+        process::no_new_privileges().map_err(fail("give up new privileges"))?;
+    }
     let roots = roots(launched).map_err(fail("open the roots of the images"))?;
     let rules: Vec<_> = roots.iter().map(|root| (root.as_fd(), OF_WORKSPACES)).collect();
-    let landlock = restrict(&rules).map_err(fail("put the daemon under Landlock"))?;
+    let landlock = restrict(&rules, Mitigation::LandlockOfTheDaemon).map_err(fail("put the daemon under Landlock"))?;
     load(Own::Daemon).map_err(fail("load the daemon's seccomp filter"))?;
     Ok(Confined { landlock })
 }
@@ -96,8 +101,9 @@ pub fn confine_puller(store: &Path, readable: &[PathBuf]) -> Result<(), JailErro
     process::no_new_privileges().map_err(fail("give up new privileges"))?;
     let opened = readable_by_the_puller(store, readable).map_err(fail("open what the puller may read"))?;
     let rules: Vec<_> = opened.iter().map(|(file, rights)| (file.as_fd(), *rights)).collect();
-    let landlock = restrict_but(&rules, landlock::NET_CONNECT).map_err(fail("put the puller under Landlock"))?;
-    if landlock.is_none() {
+    let landlock = restrict_but(&rules, landlock::NET_CONNECT, Mitigation::LandlockOfThePuller);
+    let landlock = landlock.map_err(fail("put the puller under Landlock"))?;
+    if landlock.is_none() && holds(Mitigation::LandlockOfThePuller) {
         let why = io::Error::from(io::ErrorKind::Unsupported);
         return Err(fail("pull images while serving: this kernel has no Landlock (5.19 or later)")(why));
     }
@@ -146,27 +152,36 @@ pub(crate) fn warden(folders: &[PathBuf]) -> io::Result<()> {
             opened.push((open(parent, flags, Mode::empty())?, fs::REMOVE_DIR));
         }
     }
-    process::no_new_privileges()?;
+    if holds(Mitigation::NoNewPrivilegesOfTheWarden) {
+        process::no_new_privileges()?;
+    }
     let rules: Vec<(BorrowedFd<'_>, u64)> = opened.iter().map(|(folder, rights)| (folder.as_fd(), *rights)).collect();
-    restrict(&rules)?;
+    restrict(&rules, Mitigation::LandlockOfTheWarden)?;
     load(Own::Warden)
 }
 
 /// Holds the keeper, and all that it will start, to what building cells takes.
 pub(crate) fn keeper() -> io::Result<()> {
-    caps::bound(OF_THE_KEEPER)?;
-    caps::keep(OF_THE_KEEPER)?;
-    process::no_new_privileges()?;
+    if holds(Mitigation::CapabilitiesOfTheKeeper) {
+        caps::bound(OF_THE_KEEPER)?;
+        caps::keep(OF_THE_KEEPER)?;
+    }
+    if holds(Mitigation::NoNewPrivilegesOfTheKeeper) {
+        process::no_new_privileges()?;
+    }
     load(Own::Keeper)
 }
 
 /// Landlock with these rules and nothing else, as far as the kernel has it: files, TCP, abstract sockets, signals.
-fn restrict(rules: &[(BorrowedFd<'_>, u64)]) -> io::Result<Option<u32>> {
-    restrict_but(rules, 0)
+fn restrict(rules: &[(BorrowedFd<'_>, u64)], mitigation: Mitigation) -> io::Result<Option<u32>> {
+    restrict_but(rules, 0, mitigation)
 }
 
 /// The same, with these rights over TCP ports left alone.
-fn restrict_but(rules: &[(BorrowedFd<'_>, u64)], ports: u64) -> io::Result<Option<u32>> {
+fn restrict_but(rules: &[(BorrowedFd<'_>, u64)], ports: u64, mitigation: Mitigation) -> io::Result<Option<u32>> {
+    if !holds(mitigation) {
+        return Ok(None);
+    }
     let abi = match landlock::abi() {
         Ok(abi) if abi >= ABI_MIN => abi,
         Ok(_) => return Ok(None),
@@ -198,13 +213,54 @@ fn handled(abi: u32) -> Handled {
 }
 
 fn load(own: Own) -> io::Result<()> {
+    let mitigation = match own {
+        Own::Daemon => Mitigation::FilterOfTheDaemon,
+        Own::Warden => Mitigation::FilterOfTheWarden,
+        Own::Puller => Mitigation::FilterOfThePuller,
+        Own::Keeper => Mitigation::FilterOfTheKeeper,
+    };
+    if !holds(mitigation) {
+        return Ok(());
+    }
     let bytes = own::compile(own).map_err(io::Error::other)?;
     Filter::from_bytes(&bytes).ok_or(io::ErrorKind::InvalidData)?.load()
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{AtFlags, CWD, unlinkat};
+    use rustix::io::Errno;
+
     use super::*;
+
+    /// In a thread of its own, which is what Landlock and seccomp hold.
+    #[test]
+    fn the_warden_removes_folders_and_reaches_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let (own, other) = (place.path().join("own/cell"), place.path().join("other"));
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "secret").unwrap();
+        let folders = [own.parent().unwrap().to_owned()];
+        let held = move || {
+            warden(&folders).unwrap();
+            let read = std::fs::read("/etc/passwd").map(drop).map_err(|error| error.raw_os_error());
+            let made = std::fs::create_dir(place.path().join("new")).map_err(|error| error.raw_os_error());
+            let listed = std::fs::read_dir("/").map(drop).map_err(|error| error.raw_os_error());
+            // Not by the standard library: it takes a call that is on no list.
+            let unlinked = unlinkat(CWD, &file, AtFlags::empty()).map_err(|errno| Some(errno.raw_os_error()));
+            let connected = std::net::TcpStream::connect("127.0.0.1:9").map(drop).map_err(|error| error.raw_os_error());
+            let removed = std::fs::remove_dir(&own).map_err(|error| error.raw_os_error());
+            (read, made, listed, unlinked, connected, removed)
+        };
+        let (read, made, listed, unlinked, connected, removed) = std::thread::spawn(held).join().unwrap();
+        let refused = |errno: Errno| Err(Some(errno.raw_os_error()));
+        assert_eq!((read, listed, unlinked), (refused(Errno::ACCESS), refused(Errno::ACCESS), refused(Errno::ACCESS)));
+        assert!(made.is_err(), "a folder was made");
+        assert_eq!(connected, refused(Errno::PERM), "the filter");
+        assert_eq!(removed, Ok(()));
+    }
 
     #[test]
     fn each_version_is_asked_for_what_it_knows() {

@@ -7,6 +7,7 @@ use ringfence_op::Tier;
 use ringfence_sys::namespace::{Namespaces, enter};
 use ringfence_sys::process::{Single, no_new_privileges};
 use ringfence_sys::{caps, ids};
+use ringfence_weaken::{Mitigation, holds};
 
 use crate::error::JailError;
 use crate::launch::Launched;
@@ -26,6 +27,9 @@ pub fn enter_fleet(launched: &Launched) -> Result<(), JailError> {
     }
     let fail = |doing| move |source: io::Error| JailError::Enter { doing, source };
     Single::claim().map_err(fail("find the daemon with one thread"))?;
+    if !holds(Mitigation::DaemonInTheFleet) {
+        return Ok(());
+    }
     enter(launched.fleet.as_fd(), Namespaces::USER).map_err(fail("enter the fleet's user namespace"))?;
     let id = launched.daemon_id;
     if launched.id_per_cell {
@@ -35,7 +39,12 @@ pub fn enter_fleet(launched: &Launched) -> Result<(), JailError> {
     ids::become_group(id).map_err(fail("change the group id"))?;
     ids::become_user(id).map_err(fail("change the user id"))?;
     let keep = caps::DAC_OVERRIDE | caps::CHOWN | caps::FOWNER;
-    caps::bound(keep).map_err(fail("drop the bounding set"))?;
-    caps::keep(keep).map_err(fail("drop the capabilities"))?;
+    if holds(Mitigation::CapabilitiesOfTheDaemon) {
+        caps::bound(keep).map_err(fail("drop the bounding set"))?;
+        caps::keep(keep).map_err(fail("drop the capabilities"))?;
+    }
+    if !holds(Mitigation::NoNewPrivilegesOfTheDaemon) {
+        return Ok(());
+    }
     no_new_privileges().map_err(fail("give up new privileges"))
 }

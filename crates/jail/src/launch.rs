@@ -89,9 +89,9 @@ fn start_and_wait(config: &KeeperConfig, program: &Path, puller: Option<OwnedFd>
 
 /// `given` are its descriptors from 3 on: the daemon's socket, the configuration, perhaps the puller's socket.
 fn start_keeper(path: &CStr, null: &OwnedFd, given: Vec<OwnedFd>) -> io::Result<u32> {
-    let words = |words: &[&CStr]| Strings::new(words.iter().map(|&word| CString::from(word)).collect());
-    let arguments = words(&[c"ringfence", c"keeper", c"3", c"4"]);
-    let environment = words(&[]);
+    let words = [c"ringfence", c"keeper", c"3", c"4"];
+    let arguments = Strings::new(words.into_iter().map(CString::from).collect());
+    let environment = Strings::new(ringfence_weaken::environment());
     let errors = io::stderr();
     let first = [null.as_fd(), errors.as_fd(), errors.as_fd()];
     let fds: Vec<BorrowedFd<'_>> = first.into_iter().chain(given.iter().map(AsFd::as_fd)).collect();

@@ -1,6 +1,6 @@
 //! Cells: everything that makes, holds and unmakes them, and the keeper process that does so.
 //!
-//! May know: `sys`, `frame`, `op`, the kernel's files. Never knows: HTTP, tokio, what a worker says, what a session is.
+//! May know: `sys`, `frame`, `op`, `weaken`, the kernel's files. Never knows: HTTP, tokio, what a worker says, what a session is.
 //!
 //! [`launch`] starts the keeper (the program's own hidden subcommand, whose body is [`keeper_main`]) and waits until
 //! it is ready; [`enter_fleet`] takes the daemon itself into the fleet's user namespace, and [`confine`] takes

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ringfence_op::{CellLimits, RootSpec, RootSymlink};
 use ringfence_sys::limit::ResourceLimit;
+use ringfence_weaken::{Mitigation, holds};
 use rustix::mount::MountFlags;
 
 use crate::confine::OF_A_ZYGOTE;
@@ -141,26 +142,55 @@ pub(crate) fn cell(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
         Step::Dumpable(false),
         Step::LoadFilter,
     ]);
+    steps.retain(is_kept);
     Ok(steps)
+}
+
+/// Every step, but in a build for proofs.
+fn is_kept(step: &Step) -> bool {
+    match step {
+        Step::EnterCgroups => holds(Mitigation::CommandsInTheCgroup),
+        Step::CgroupNamespace => holds(Mitigation::CgroupNamespace),
+        Step::Mask(_) => holds(Mitigation::MaskedProc),
+        Step::LeaveGroups => holds(Mitigation::GroupsLeftByCells),
+        Step::UserNamespace | Step::CellMap(_) => holds(Mitigation::UserNamespace),
+        Step::KernelCount(_, most) if *most == INOTIFY_INSTANCES_MAX => holds(Mitigation::InotifyInstances),
+        Step::KernelCount(..) => holds(Mitigation::InotifyWatches),
+        Step::BoundCapabilities => holds(Mitigation::BoundingSetOfCommands),
+        Step::DropCapabilities => holds(Mitigation::CapabilitiesOfInit),
+        Step::KeepCapabilities(_) => holds(Mitigation::CapabilitiesOfZygotes),
+        Step::NoNewPrivileges => holds(Mitigation::NoNewPrivilegesOfCells),
+        Step::Dumpable(false) => holds(Mitigation::InitNotDumpable),
+        Step::LoadFilter => holds(Mitigation::FilterOfCommands),
+        _ => true,
+    }
 }
 
 fn cell_mounts(facts: &CellFacts<'_>) -> Result<Vec<Step>, NulError> {
     let limits = facts.limits;
     let owner = facts.owner_id;
+    // The kernel takes 0 for no bound.
+    let bound = |mitigation, most| if holds(mitigation) { most } else { 0 };
     let workspace = format!(
         "mode=0755,uid={owner},gid={owner},size={},nr_inodes={}",
-        limits.workspace_bytes, limits.workspace_inodes
+        bound(Mitigation::WorkspaceBytes, limits.workspace_bytes),
+        bound(Mitigation::WorkspaceInodes, limits.workspace_inodes)
     );
-    let plain = MountFlags::NOSUID | MountFlags::NODEV;
-    let inert = plain | MountFlags::NOEXEC;
+    let (tmp, shm) =
+        (bound(Mitigation::TemporaryBytes, limits.tmp_bytes), bound(Mitigation::TemporaryBytes, limits.shm_bytes));
+    let unless = |mitigation, flag| if holds(mitigation) { flag } else { MountFlags::empty() };
+    let no_set_user_id = unless(Mitigation::NoSetUserId, MountFlags::NOSUID);
+    let plain = no_set_user_id | unless(Mitigation::NoDeviceFiles, MountFlags::NODEV);
+    let inert = plain | unless(Mitigation::NoProgramsInSharedMemory, MountFlags::NOEXEC);
+    let read_only = unless(Mitigation::ReadOnlyProc, MountFlags::RDONLY);
     let mut steps = vec![
         mount(c"tmpfs", c"workspace", plain, workspace)?,
-        mount(c"tmpfs", c"tmp", plain, shared_tmp(limits.tmp_bytes, limits.workspace_inodes))?,
-        mount(c"tmpfs", c"dev/shm", inert, shared_tmp(limits.shm_bytes, SHM_INODES))?,
-        mount(c"devpts", c"dev/pts", MountFlags::NOSUID | MountFlags::NOEXEC, "newinstance,ptmxmode=0666,mode=0600")?,
+        mount(c"tmpfs", c"tmp", plain, shared_tmp(tmp, limits.workspace_inodes))?,
+        mount(c"tmpfs", c"dev/shm", inert, shared_tmp(shm, SHM_INODES))?,
+        mount(c"devpts", c"dev/pts", no_set_user_id | MountFlags::NOEXEC, "newinstance,ptmxmode=0666,mode=0600")?,
         // Init keeps a /proc of its own, which can be written; the cell's cannot.
         Step::InitProc,
-        mount(c"proc", c"proc", inert | MountFlags::RDONLY, "")?,
+        mount(c"proc", c"proc", inert | read_only, "")?,
     ];
     for mask in facts.masks {
         steps.push(Step::Mask(CString::new(format!("proc/{mask}"))?));
@@ -180,6 +210,7 @@ pub(crate) fn zygote(root: &Path, spec: &RootSpec, way: Way) -> Result<Vec<Step>
     steps.extend(tmp_links(&spec.tmp_symlinks)?);
     steps.extend_from_slice(way.steps());
     steps.extend([Step::Descriptors, Step::KeepCapabilities(OF_A_ZYGOTE)]);
+    steps.retain(is_kept);
     Ok(steps)
 }
 
@@ -199,7 +230,22 @@ pub(crate) fn resource_limits(limits: &CellLimits, cgroups: bool) -> Vec<Resourc
         // Init is one more.
         list.push(limit(libc::RLIMIT_NPROC, limits.processes.saturating_add(1)));
     }
+    list.retain(|one| is_set(one.resource));
     list
+}
+
+/// Every limit, but in a build for proofs.
+fn is_set(resource: u32) -> bool {
+    match resource {
+        libc::RLIMIT_CORE => holds(Mitigation::CoreFiles),
+        libc::RLIMIT_NOFILE => holds(Mitigation::OpenFiles),
+        libc::RLIMIT_SIGPENDING => holds(Mitigation::PendingSignals),
+        libc::RLIMIT_MSGQUEUE => holds(Mitigation::MessageQueues),
+        libc::RLIMIT_MEMLOCK => holds(Mitigation::LockedMemory),
+        libc::RLIMIT_AS => holds(Mitigation::AddressSpace),
+        libc::RLIMIT_NPROC => holds(Mitigation::ProcessesOfAUser),
+        _ => true,
+    }
 }
 
 fn mount(

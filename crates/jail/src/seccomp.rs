@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use ringfence_sys::seccomp::{INSTRUCTION_BYTES, INSTRUCTIONS_MAX};
+use ringfence_weaken::{Mitigation, holds};
 
 pub(crate) mod own;
 mod table;
@@ -62,7 +63,7 @@ fn answers(surroundings: Surroundings) -> BTreeMap<u32, Answer> {
     let mut answers: BTreeMap<u32, Answer> = ALLOWED.iter().map(|call| (number(call), Answer::Allow)).collect();
     answers.extend(REFUSED.iter().map(|call| (number(call), Answer::Errno(libc::EPERM))));
     answers.extend(conditions().into_iter().map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
-    if surroundings == Surroundings::Shared {
+    if surroundings == Surroundings::Shared && holds(Mitigation::FilterInCompany) {
         answers.extend(REFUSED_IN_COMPANY.iter().map(|call| (number(call), Answer::Errno(libc::EPERM))));
         let more = conditions_in_company().into_iter();
         answers.extend(more.map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
@@ -79,7 +80,7 @@ fn conditions() -> Vec<(i64, Vec<Vec<Check>>)> {
     let number = |value: i32| value.cast_unsigned();
     let family = |value: i32| is_not(0, number(value));
     let clone = NAMESPACE_FLAGS.iter().map(|flag| vec![has(0, number(*flag), number(*flag))]).collect();
-    vec![
+    let mut conditions = vec![
         // New namespaces would bring capabilities, and with them most of the kernel's attack surface.
         (libc::SYS_clone, clone),
         (
@@ -109,7 +110,26 @@ fn conditions() -> Vec<(i64, Vec<Vec<Check>>)> {
         (libc::SYS_socketpair, vec![vec![family(libc::AF_UNIX)]]),
         // Other personalities emulate old systems and weaken address layout.
         (libc::SYS_personality, vec![vec![is_not(0, 0), is_not(0, 0xffff_ffff)]]),
-    ]
+    ];
+    for (call, rules) in &mut conditions {
+        if !is_kept(*call) {
+            rules.clear();
+        }
+    }
+    conditions
+}
+
+/// Every condition, but in a build for proofs.
+fn is_kept(call: i64) -> bool {
+    match call {
+        libc::SYS_clone => holds(Mitigation::RuleOfClone),
+        libc::SYS_ioctl => holds(Mitigation::RuleOfIoctl),
+        libc::SYS_prlimit64 => holds(Mitigation::RuleOfPrlimit),
+        libc::SYS_socket => holds(Mitigation::RuleOfSocket),
+        libc::SYS_socketpair => holds(Mitigation::RuleOfSocketpair),
+        libc::SYS_personality => holds(Mitigation::RuleOfPersonality),
+        _ => true,
+    }
 }
 
 /// The same for what shares its namespaces with others; takes the place of a call's conditions above.

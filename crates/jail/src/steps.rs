@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::{caps, ids, limit, namespace, net, process};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind,
@@ -129,7 +130,9 @@ impl Run<'_> {
             Step::InitProc => self.init_proc(),
             Step::Pivot => Ok(pivot_root(c".", c".")?),
             Step::LeaveOldRoot => {
-                unmount(c".", UnmountFlags::DETACH)?;
+                if holds(Mitigation::OldRootDetached) {
+                    unmount(c".", UnmountFlags::DETACH)?;
+                }
                 Ok(chdir(c"/")?)
             }
             Step::Cover => {
@@ -192,7 +195,9 @@ impl Run<'_> {
             process::place(proc.as_fd(), number, true)?;
             number += 1;
         }
-        process::close_from(number.cast_unsigned())?;
+        if holds(Mitigation::DescriptorsOfInit) {
+            process::close_from(number.cast_unsigned())?;
+        }
         self.laid_out = true;
         Ok(())
     }

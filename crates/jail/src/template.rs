@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ringfence_op::{RootFile, RootSpec, RootSymlink};
 use ringfence_sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY, restrict};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -42,9 +43,20 @@ const ROOT_BYTES: &str = "16777216";
 
 /// Copies of the host's folders and devices, read-only, attached nowhere: the binds in order, then the devices.
 pub(crate) fn open_trees(spec: &RootSpec) -> Result<Vec<OwnedFd>, SetupFailure> {
-    let binds = spec.binds.iter().map(|bind| (bind.source.clone(), RDONLY | NOSUID | NODEV));
-    let devices = DEVICES.iter().map(|name| (Path::new("/dev").join(name), RDONLY | NOSUID | NOEXEC));
+    let binds = spec.binds.iter().map(|bind| (bind.source.clone(), of_a_root()));
+    let attributes = (of_a_root() & !NODEV) | NOEXEC;
+    let devices = devices().iter().map(|name| (Path::new("/dev").join(name), attributes));
     binds.chain(devices).map(|(source, attributes)| open_one(&source, attributes)).collect()
+}
+
+/// How all of a root is mounted, but its devices.
+fn of_a_root() -> u64 {
+    let of = |mitigation, attribute| if holds(mitigation) { attribute } else { 0 };
+    of(Mitigation::ReadOnlyRoot, RDONLY) | of(Mitigation::NoSetUserId, NOSUID) | of(Mitigation::NoDeviceFiles, NODEV)
+}
+
+fn devices() -> &'static [&'static str] {
+    if holds(Mitigation::FewDevices) { &DEVICES } else { &["null", "zero", "full", "random", "urandom", "kmsg"] }
 }
 
 fn open_one(source: &Path, attributes: u64) -> Result<OwnedFd, SetupFailure> {
@@ -70,13 +82,13 @@ pub(crate) fn show_store(tree: OwnedFd) -> Result<(), SetupFailure> {
 pub(crate) fn copy_of(opened: BorrowedFd<'_>, source: &Path) -> Result<OwnedFd, SetupFailure> {
     let detail = || source.display().to_string();
     let tree = open_tree(opened, "", COPY | OpenTreeFlags::AT_EMPTY_PATH).at(StepName::OpenBinds, detail)?;
-    restrict(tree.as_fd(), RDONLY | NOSUID | NODEV, true).at(StepName::OpenBinds, detail)?;
+    restrict(tree.as_fd(), of_a_root(), true).at(StepName::OpenBinds, detail)?;
     Ok(tree)
 }
 
 /// A copy of what an image shows at `target`.
 pub(crate) fn copy_from_image(root: &Path, target: &Path) -> Result<OwnedFd, SetupFailure> {
-    open_one(&root.join(relative(target)), RDONLY | NOSUID | NODEV)
+    open_one(&root.join(relative(target)), of_a_root())
 }
 
 /// Copies of an image's devices.
@@ -154,7 +166,7 @@ pub(crate) fn fill_room(root: &Path, spec: &RootSpec, trees: Vec<OwnedFd>) -> Re
     for folder in MOUNT_POINTS {
         fs::create_dir_all(root.join(folder)).at(StepName::ImageRoot, || folder.to_owned())?;
     }
-    let devices = DEVICES.iter().map(|name| Path::new("/dev").join(name));
+    let devices = devices().iter().map(|name| Path::new("/dev").join(name));
     let targets = spec.binds.iter().map(|bind| bind.target.clone()).chain(devices);
     for (target, tree) in targets.zip(trees) {
         attach(&root.join(relative(&target)), tree).at(StepName::ImageRoot, || target.display().to_string())?;
@@ -170,7 +182,7 @@ pub(crate) fn fill_room(root: &Path, spec: &RootSpec, trees: Vec<OwnedFd>) -> Re
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = open(root, flags, Mode::empty()).at(StepName::ImageRoot, detail)?;
-    restrict(opened.as_fd(), RDONLY | NOSUID | NODEV, false).at(StepName::ImageRoot, detail)
+    restrict(opened.as_fd(), of_a_root(), false).at(StepName::ImageRoot, detail)
 }
 
 fn attach(target: &Path, tree: OwnedFd) -> io::Result<()> {

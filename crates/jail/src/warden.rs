@@ -14,6 +14,7 @@ use ringfence_sys::limit::{self, ResourceLimit};
 use ringfence_sys::namespace::{self, Namespaces};
 use ringfence_sys::process::{self, Child, Forked, Single, Strings, wait_for};
 use ringfence_sys::{caps, ids, signal};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -110,10 +111,12 @@ fn watch(socket: &OwnedFd, config: KeeperConfig) -> Result<Watched, SetupFailure
     match result {
         Ok((keeper, life)) => {
             // What is left to do is to remove folders that belong to the fleet's root.
-            if privileged {
-                caps::bound(caps::DAC_OVERRIDE).at(StepName::BoundCapabilities, nothing)?;
+            if holds(Mitigation::CapabilitiesOfTheWarden) {
+                if privileged {
+                    caps::bound(caps::DAC_OVERRIDE).at(StepName::BoundCapabilities, nothing)?;
+                }
+                caps::keep(if privileged { caps::DAC_OVERRIDE } else { 0 }).at(StepName::DropCapabilities, nothing)?;
             }
-            caps::keep(if privileged { caps::DAC_OVERRIDE } else { 0 }).at(StepName::DropCapabilities, nothing)?;
             let folders = layout.iter().flat_map(|layout| &layout.folders).map(|folder| folder.path.clone());
             confine::warden(&folders.collect::<Vec<_>>()).at(StepName::LoadFilter, || "the warden's".to_owned())?;
             Ok(Watched { keeper, _life: life, layout })
@@ -165,12 +168,14 @@ fn start(
     let (life_read, life_write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
 
-    let kinds = Namespaces::USER
-        .and(Namespaces::PID)
-        .and(Namespaces::MOUNT)
-        .and(Namespaces::NET)
-        .and(Namespaces::IPC)
-        .and(Namespaces::UTS);
+    let kinds = kinds(&[
+        (Namespaces::USER, Mitigation::FleetUserNamespace),
+        (Namespaces::PID, Mitigation::FleetPidNamespace),
+        (Namespaces::MOUNT, Mitigation::FleetMountNamespace),
+        (Namespaces::NET, Mitigation::FleetNetworkNamespace),
+        (Namespaces::IPC, Mitigation::FleetIpcNamespace),
+        (Namespaces::UTS, Mitigation::FleetUtsNamespace),
+    ]);
     match process::fork(single, kinds).at(StepName::CloneKeeper, nothing)? {
         Forked::Child => {
             drop(life_write);
@@ -217,7 +222,7 @@ fn go_inside(
     }
     let nothing = String::new;
     let result = (|| {
-        if privileged {
+        if privileged && holds(Mitigation::GroupsLeftByTheFleet) {
             ids::leave_groups().at(StepName::FleetIds, nothing)?;
         }
         ids::become_group(0).at(StepName::FleetIds, nothing)?;
@@ -229,7 +234,11 @@ fn go_inside(
         Err(failure) => return failure,
     };
     let words = [c"ringfence", c"keeper", c"3", c"4"].map(|word| word.to_owned());
-    let error = process::exec_file(program.as_fd(), &Strings::new(words.into()), &Strings::new(Vec::new()));
+    let error = process::exec_file(
+        program.as_fd(),
+        &Strings::new(words.into()),
+        &Strings::new(ringfence_weaken::environment()),
+    );
     let failure = Err::<(), _>(error).at(StepName::ExecKeeper, nothing);
     // All else is closed; the socket is where the keeper will look for it.
     if let (Err(failure), Ok(socket)) = (failure, process::adopt(Inside::SOCKET)) {
@@ -253,6 +262,12 @@ fn lay_out(first: &[BorrowedFd<'_>], fds: &[OwnedFd], program: BorrowedFd<'_>) -
     let program = process::adopt(end - 1)?;
     rustix::io::fcntl_setfd(&program, rustix::io::FdFlags::CLOEXEC)?;
     Ok(program)
+}
+
+/// The kinds of namespaces that are made: all, but in a build for proofs.
+pub(crate) fn kinds(all: &[(Namespaces, Mitigation)]) -> Namespaces {
+    let made = all.iter().filter(|(_, mitigation)| holds(*mitigation));
+    made.fold(Namespaces::NONE, |kinds, (kind, _)| kinds.and(*kind))
 }
 
 /// The range must hold the daemon's id, and none that the host itself uses.

@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::ORIGIN;
 use hyper::{HeaderMap, Method, Request, Response};
 use ringfence_op::{Fault, FaultKind, SessionId, Tenant};
+use ringfence_weaken::{Mitigation, holds};
 use tokio::sync::Semaphore;
 
 use crate::access::{self, Access, Tenants};
@@ -216,11 +217,11 @@ fn finish(mut response: Response<Body>, request_id: &RequestId, busy: Busy) -> R
 fn admit<B>(app: &App<B>, headers: &HeaderMap) -> Result<(), Refusal> {
     let wants = |detail| Err(Refusal::Fault(Fault::new(FaultKind::Unauthorized, detail)));
     match &app.access.token {
-        Some(token) if !token.admits(headers) => {
+        Some(token) if !token.admits(headers) && holds(Mitigation::BearerToken) => {
             wants("this server wants a credential: send `Authorization: Bearer <token>`")
         }
         // Any web page could have its reader's browser send this to a server on the reader's own machine.
-        None if headers.contains_key(ORIGIN) => {
+        None if headers.contains_key(ORIGIN) && holds(Mitigation::OriginNeedsAToken) => {
             wants("a request of a web page (it has an `Origin`) needs a credential, and this server has none set up")
         }
         _ => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! Own accept loop over hyper, since `axum::serve` bounds neither the reading of a head nor the number of
 //! connections, nor its own shutdown. What HTTP itself forbids (a broken head, one that is too large, two lengths)
-//! hyper refuses with a bare status; a request with both Content-Length and Transfer-Encoding is read by the latter
+//! hyper refuses by itself, with a bare status, which `guard` gives a `detail`; a request with both Content-Length and Transfer-Encoding is read by the latter
 //! and its connection closed (RFC 9112, 6.1).
 
 mod auth;
@@ -24,6 +24,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use ringfence_tls::ServerTls;
+use ringfence_weaken::{Mitigation, holds};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
@@ -65,7 +66,8 @@ pub(crate) async fn serve<B: Backend>(
 ) -> io::Result<Drained> {
     let acceptor = Acceptor::new(listener)?;
     let (stage, told) = watch::channel(Stage::Serving);
-    let connections_max = u32::try_from(app.limits.connections_max).unwrap_or(u32::MAX);
+    let most = if holds(Mitigation::Connections) { app.limits.connections_max } else { Semaphore::MAX_PERMITS };
+    let connections_max = u32::try_from(most).unwrap_or(u32::MAX);
     let connections = Arc::new(Semaphore::new(connections_max as usize));
     let mut stop = pin!(stop);
     loop {
@@ -161,8 +163,8 @@ async fn connection<B: Backend>(
         http1::Builder::new()
             .half_close(true)
             .header_read_timeout(None)
-            .max_header_size(HEAD_BYTES_MAX)
-            .max_buf_size(CONNECTION_BUFFER_BYTES)
+            .max_header_size(if holds(Mitigation::HeadBytes) { HEAD_BYTES_MAX } else { usize::MAX })
+            .max_buf_size(if holds(Mitigation::HeadBytes) { CONNECTION_BUFFER_BYTES } else { usize::MAX >> 1 })
             .serve_connection(io, service)
     );
     let mut steady = Steady::default();

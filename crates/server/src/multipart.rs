@@ -11,6 +11,7 @@ mod disposition;
 
 use bytes::{Buf, Bytes};
 use memchr::memmem::Finder;
+use ringfence_weaken::{Mitigation, holds};
 
 use crate::limits::{BOUNDARY_BYTES_MAX, FORM_PARTS_MAX, PART_HEADER_BYTES_MAX};
 
@@ -220,7 +221,7 @@ impl Form {
                 }
                 (b"\r", b'\n') => {
                     self.parts += 1;
-                    if self.parts > FORM_PARTS_MAX {
+                    if self.parts > FORM_PARTS_MAX && holds(Mitigation::FormParts) {
                         return Err(FormError::TooManyParts);
                     }
                     // The line end stays: with it, a part without headers ends in an empty line as well.
@@ -237,7 +238,8 @@ impl Form {
     fn headers(&mut self) -> Result<Option<Event>, FormError> {
         const END: &[u8] = b"\r\n\r\n";
         let before = self.held.len();
-        let room = PART_HEADER_BYTES_MAX.saturating_sub(before);
+        let most = if holds(Mitigation::FormHeaders) { PART_HEADER_BYTES_MAX } else { usize::MAX };
+        let room = most.saturating_sub(before);
         let taken = self.input.len().min(room);
         self.held.extend_from_slice(self.input.get(..taken).unwrap_or_default());
         let from = before.saturating_sub(END.len() - 1);
@@ -251,7 +253,7 @@ impl Form {
                 self.state = State::Content;
                 Ok(Some(Event::Part(disposition)))
             }
-            None if self.held.len() >= PART_HEADER_BYTES_MAX => Err(FormError::HeadersTooLong),
+            None if self.held.len() >= most => Err(FormError::HeadersTooLong),
             None => {
                 self.input.advance(taken);
                 Ok(None)

@@ -1,6 +1,7 @@
 //! The query of a request.
 
 use percent_encoding::percent_decode;
+use ringfence_weaken::{Mitigation, holds};
 
 use crate::limits::QUERY_BYTES_MAX;
 use crate::refusal::{Refusal, malformed};
@@ -14,7 +15,7 @@ pub(crate) fn parameters<const N: usize>(
     names: [&str; N],
 ) -> Result<[Option<String>; N], Refusal> {
     let query = query.unwrap_or_default();
-    if query.len() > QUERY_BYTES_MAX {
+    if query.len() > QUERY_BYTES_MAX && holds(Mitigation::QueryBytes) {
         return Err(malformed(format!("the query is longer than {QUERY_BYTES_MAX} bytes")));
     }
     let mut found = [const { None }; N];

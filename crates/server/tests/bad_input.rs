@@ -181,9 +181,35 @@ fn heads_that_are_none() {
         let _sent = stream.write_all(request.as_bytes());
         if let Some(answer) = Answer::try_read(&mut stream, false) {
             assert_eq!(answer.status, status, "{request:.80}");
+            // hyper's own answers have none.
+            assert!(!answer.detail().is_empty(), "{request:.80}");
         }
         server.is_well();
     }
+}
+
+/// The answer of hyper's own is told from those of ours, on a connection that has been used before as well.
+#[test]
+fn a_head_that_is_none_after_a_good_one() {
+    let server = TestServer::start();
+    let session = server.session();
+    // A file that ends as such an answer does must come out as it is.
+    let bare = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".repeat(3000);
+    server.fake.write(&session, "bare", &bare);
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream.write_all(&head("GET", &format!("{session}/files?path=bare"), &[])).unwrap();
+        assert_eq!(Answer::read(&mut stream, false).body, bare);
+    }
+    stream.write_all(b"GET\r\n\r\n").unwrap();
+    Answer::read(&mut stream, false).refused(400);
+    assert!(Answer::try_read(&mut stream, false).is_none(), "the connection ends");
+    // Both at once: hyper's own answer comes, behind ours, as hyper makes it.
+    let mut stream = server.connect();
+    let both = [&head("GET", &format!("{session}/files?path=bare"), &[])[..], b"GET\r\n\r\n"].concat();
+    stream.write_all(&both).unwrap();
+    assert_eq!(Answer::read(&mut stream, false).body, bare);
+    assert_eq!(Answer::try_read(&mut stream, false).map(|answer| answer.status), Some(400));
 }
 
 /// A request smuggled behind another's body is read as body, or not at all.

@@ -11,6 +11,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringfence_op::WorkspacePath;
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -247,10 +248,11 @@ pub(crate) fn open_at(
     more: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let path: &[u8] = if path.is_empty() { b"." } else { path };
+    let confined = if holds(Mitigation::PathsBeneathTheRoot) { CONFINED } else { ResolveFlags::empty() };
     let mut tries = 0;
     loop {
         tries += 1;
-        match fs::openat2(dir, path, flags | OFlags::CLOEXEC, mode, CONFINED | more) {
+        match fs::openat2(dir, path, flags | OFlags::CLOEXEC, mode, confined | more) {
             Err(Errno::AGAIN | Errno::INTR) if tries < OPEN_TRIES_MAX => {}
             other => return other,
         }
@@ -265,6 +267,7 @@ pub(crate) fn stat_of(fd: BorrowedFd<'_>) -> Result<Stat, FileError> {
 pub(crate) fn regular(stat: &Stat) -> Result<(), FileError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
+        _ if !holds(Mitigation::RegularFilesOnly) => Ok(()),
         FileType::Directory => Err(FileError::NotAFile(crate::error::IS_DIRECTORY)),
         FileType::Fifo => Err(FileError::NotAFile("it is a FIFO, not a file")),
         FileType::Socket => Err(FileError::NotAFile("it is a socket, not a file")),

@@ -8,6 +8,7 @@ use std::time::Instant;
 use ringfence_frame::keeper::{FromKeeper, Meters};
 use ringfence_op::CellLimits;
 use ringfence_sys::signal;
+use ringfence_weaken::{Mitigation, holds};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::keeper::Keeper;
@@ -62,7 +63,9 @@ pub(super) fn resource_limits(limits: &CellLimits, own_ids: bool) -> Vec<(u32, u
         limit.hard = limit.soft;
     }
     let mut list: Vec<_> = list.into_iter().map(|limit| (limit.resource, limit.soft, limit.hard)).collect();
-    list.push((libc::RLIMIT_FSIZE, limits.workspace_bytes, limits.workspace_bytes));
+    if holds(Mitigation::SessionsFileSize) {
+        list.push((libc::RLIMIT_FSIZE, limits.workspace_bytes, limits.workspace_bytes));
+    }
     list
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringfence_sys::landlock::{self, Handled, NET_ALL, SCOPE_ALL, fs};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
@@ -95,7 +96,9 @@ impl Rules {
     }
 
     fn domain(&self, own: &[BorrowedFd<'_>]) -> std::io::Result<OwnedFd> {
-        let rules = landlock::ruleset(Handled { fs: fs::ALL, net: NET_ALL, scoped: SCOPE_ALL })?;
+        let net = if holds(Mitigation::RulesOfTheNetwork) { NET_ALL } else { 0 };
+        let scoped = if holds(Mitigation::RulesOfSignals) { SCOPE_ALL } else { 0 };
+        let rules = landlock::ruleset(Handled { fs: fs::ALL, net, scoped })?;
         for (fd, access) in &self.common {
             landlock::allow(rules.as_fd(), fd.as_fd(), *access)?;
         }

@@ -12,6 +12,7 @@ use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::packet;
 use ringfence_sys::process::{Child, Single, Strings};
+use ringfence_weaken::kept_source;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
@@ -64,9 +65,9 @@ struct ZygoteConfig<'a> {
 impl Starter {
     pub(super) fn new(config: &KeeperConfig, filter: &[u8], keeper_id: u32, own_ids: bool, landlock: bool) -> Starter {
         Starter {
-            zygote_source: config.zygote_source.clone(),
+            zygote_source: kept_source(config.zygote_source.clone()),
             worker_source: config.worker_source.clone(),
-            guard_source: config.guard_source.clone(),
+            guard_source: kept_source(config.guard_source.clone()),
             seccomp_hex: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
             limits: config.limits.clone(),
             own_ids,

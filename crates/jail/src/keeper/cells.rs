@@ -10,6 +10,7 @@ use ringfence_op::RootSpec;
 use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::process::{self, Child, Forked, Strings, wait_for};
 use ringfence_sys::{packet, signal};
+use ringfence_weaken::{Mitigation, holds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -22,6 +23,7 @@ use crate::limits::{CELL_STEPS_WAIT_MAX, CGROUP_REMOVE_PAUSE, CGROUP_REMOVE_TRIE
 use crate::plan::{self, CellFacts};
 use crate::step::StepName;
 use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+use crate::warden::kinds;
 
 /// A cell that lives, or is being taken down.
 pub(super) struct Cell {
@@ -178,8 +180,13 @@ impl Keeper {
             report: report_of_init.as_fd(),
             filter: Some(&self.filter),
         };
-        let kinds =
-            Namespaces::PID.and(Namespaces::MOUNT).and(Namespaces::NET).and(Namespaces::IPC).and(Namespaces::UTS);
+        let kinds = kinds(&[
+            (Namespaces::PID, Mitigation::PidNamespace),
+            (Namespaces::MOUNT, Mitigation::MountNamespace),
+            (Namespaces::NET, Mitigation::NetworkNamespace),
+            (Namespaces::IPC, Mitigation::IpcNamespace),
+            (Namespaces::UTS, Mitigation::UtsNamespace),
+        ]);
         match process::fork(&self.single, kinds).map_err(at(StepName::CloneCell))? {
             Forked::Child => {
                 steps::run_or_exit(&plan, &hands);
@@ -208,7 +215,9 @@ impl Keeper {
             State::Live => {
                 cell.state = State::Dying;
                 // ESRCH: it is ending already, and will be reaped.
-                let _ = pidfd_send_signal(&cell.init.pidfd, Signal::KILL);
+                if holds(Mitigation::KilledAtRelease) {
+                    let _ = pidfd_send_signal(&cell.init.pidfd, Signal::KILL);
+                }
             }
             State::Dead => self.take_apart(number),
             State::Dying | State::Removing => {}

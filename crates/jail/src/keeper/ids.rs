@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ringfence_weaken::{Mitigation, holds};
+
 use crate::limits::CELL_IDS_MAX;
 
 /// The ids that can be given. The one that was given back longest ago goes first.
@@ -25,6 +27,8 @@ impl Ids {
         }
         let id = if self.single {
             0
+        } else if !holds(Mitigation::HostIdPerSession) {
+            1
         } else if self.next <= CELL_IDS_MAX {
             self.next += 1;
             self.next - 1

@@ -64,6 +64,7 @@ use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::signal;
+use ringfence_weaken::{Mitigation, holds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -257,7 +258,7 @@ impl Keeper {
     /// One round of the loop; `false` once the daemon or the warden is gone.
     fn turn(&mut self) -> Result<bool, SetupFailure> {
         let Some(events) = self.wait() else { return Ok(true) };
-        if events.life {
+        if events.life && holds(Mitigation::KeeperDiesWithTheWarden) {
             return Ok(false);
         }
         if events.children {

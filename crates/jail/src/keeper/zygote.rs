@@ -10,6 +10,7 @@ use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::process::Child;
 use ringfence_sys::signal;
+use ringfence_weaken::kept_source;
 use rustix::event::PollFlags;
 use serde::Serialize;
 
@@ -80,7 +81,7 @@ struct ZygoteConfig<'a> {
 impl Starter {
     pub(super) fn new(zygote_source: String, worker_source: String, filter: &[u8], cgroups: bool) -> Starter {
         let seccomp_hex = filter.iter().map(|byte| format!("{byte:02x}")).collect();
-        Starter { zygote_source, worker_source, seccomp_hex, cgroups }
+        Starter { zygote_source: kept_source(zygote_source), worker_source, seccomp_hex, cgroups }
     }
 
     fn config(&self, spec: &RootSpec, limits: &CellLimits) -> io::Result<OwnedFd> {

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::EXPECT;
+use ringfence_weaken::{Mitigation, holds};
 use tokio::time::Instant;
 
 use crate::limits::{BODY_BYTES_PER_SECOND_MIN, DoorLimits, LINGER_MAX, LINGER_UPLOADS_MAX};
@@ -50,7 +51,7 @@ impl Intake {
             let Ok(piece) = frame.into_data() else { continue };
             self.received = self.received.saturating_add(piece.len() as u64);
             let earned = std::time::Duration::from_secs(self.received / BODY_BYTES_PER_SECOND_MIN);
-            if self.begun.elapsed() > self.limits.body_grace.saturating_add(earned) {
+            if holds(Mitigation::BodyTime) && self.begun.elapsed() > self.limits.body_grace.saturating_add(earned) {
                 return Err(Refusal::SlowBody);
             }
             return Ok(Some(piece));
@@ -62,7 +63,7 @@ impl Intake {
     /// # Errors
     /// As [`piece`](Self::piece); `BodyTooLarge` over the limit, at once where the length is announced.
     pub(crate) async fn whole(&mut self) -> Result<Bytes, Refusal> {
-        let bytes_max = self.limits.json_bytes_max;
+        let bytes_max = if holds(Mitigation::BodyBytes) { self.limits.json_bytes_max } else { usize::MAX >> 1 };
         let too_large = Refusal::BodyTooLarge { bytes_max: bytes_max as u64 };
         if self.announced().is_some_and(|length| length > bytes_max as u64) {
             return Err(too_large);
