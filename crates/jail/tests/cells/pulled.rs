@@ -174,6 +174,8 @@ pub(crate) fn held() -> ExitCode {
     assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err());
     assert!(std::net::TcpStream::connect(nobody.local_addr().unwrap()).is_ok(), "it may connect");
     assert!(fs::read("/proc/self/status").is_err());
+    let namespace = ringfence_sys::namespace::unshare(ringfence_sys::namespace::Namespaces::USER);
+    assert_eq!(namespace.unwrap_err().kind(), denied, "the filter");
     ExitCode::SUCCESS
 }
 
