@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ringfence_attack::catalogue;
+use ringfence_probe::Address;
 use ringfence_testkit::ServerOptions;
 use ringfence_weaken::Mitigation;
 use toml::{Table, Value};
@@ -99,7 +100,8 @@ fn a_program_that_is_built_as_usual_leaves_nothing_out() {
     let attacks = catalogue().unwrap();
     let attacks: Vec<_> = attacks.into_iter().filter(|(_, attack)| attack.name == "new_user_namespace").collect();
     assert_eq!(attacks.len(), 1);
-    let report = ringfence_attack::run(&format!("http://{}", server.address()), None, &attacks, |_| ()).unwrap();
+    let address = Address::parse(&format!("http://{}", server.address()), None).unwrap();
+    let report = ringfence_attack::run(&address, &attacks, |_| ());
     assert!(report.all_held(), "{}", report.to_text());
     assert!(!server.log().contains("built for proofs"));
 }
