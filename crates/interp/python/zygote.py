@@ -117,9 +117,36 @@ def verify(identity):
         raise PermissionError("the user is not the cell's")
 
 
+SOURCES = []  # what preloaded modules draw random numbers from, besides `random` and `numpy.random` themselves
+
+
+def random_sources():
+    """The generators that modules hold by a name of theirs. Whatever lies deeper is not found."""
+    # Not asked for by attribute: a module may import on demand.
+    numpy_random = vars(sys.modules.get("numpy.random", random))
+    kinds = (random.Random, *filter(None, map(numpy_random.get, ("Generator", "RandomState"))))
+    own = (vars(random).get("_inst"), numpy_random.get("mtrand") and vars(numpy_random["mtrand"]).get("_rand"))
+    found = {}
+    for module in list(sys.modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            # By type: a proxy would load what it stands for when it is asked.
+            if issubclass(type(value), kinds) and not any(value is each for each in own):
+                found[id(value)] = value
+    return list(found.values())
+
+
 def reseed():
     """Gives this fork randomness of its own. The hash seed is the zygote's: it cannot be changed."""
     random.seed()
+    for source in SOURCES:
+        try:
+            if issubclass(type(source), random.Random):
+                source.seed()
+            else:
+                generator = getattr(source, "bit_generator", None) or source._bit_generator
+                generator.state = type(generator)().state
+        except Exception as error:
+            sys.stderr.write(f"ringfence: {type(source).__name__} of a preloaded module keeps its state: {error}\n")
     numpy, numpy_random = sys.modules.get("numpy"), sys.modules.get("numpy.random")
     if numpy is not None and numpy_random is not None:
         # The whole state drawn: numpy's own `seed` draws a part of it, and takes twice as long.
@@ -406,6 +433,7 @@ def main():
     kind.prepare(config)
     preload(config["preloads"])
     warm_up()
+    SOURCES.extend(random_sources())
     if threads() != 1:
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)

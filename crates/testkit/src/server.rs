@@ -66,9 +66,15 @@ impl ServerOptions {
 
     /// The scientific image, from the folder that all tests share, so that it is built once.
     #[must_use]
-    pub fn scientific(mut self) -> Self {
+    pub fn scientific(self) -> Self {
+        self.beside_scientific("scientific")
+    }
+
+    /// An image that may stand on the scientific one: a name or a declaration's file.
+    #[must_use]
+    pub fn beside_scientific(mut self, image: impl Into<OsString>) -> Self {
         self.state_dir = Some(shared_state_dir(&self.program));
-        self.args(["--image", "scientific"])
+        self.args([OsString::from("--image"), image.into()])
     }
 
     /// This state folder.
