@@ -79,6 +79,9 @@ pub const AUDIT_KEEP_DAYS_MIN: u64 = 1;
 /// The longest of both, days: a hundred years.
 pub const KEEP_DAYS_MAX: u64 = 36_500;
 
+/// How far pruning believes a clock that is ahead of the newest record, days.
+pub const PRUNE_AHEAD_DAYS_MAX: u64 = 1;
+
 /// Rows that are pruned in one transaction: it lasts a part of a second, and others wait for it.
 pub const PRUNE_PORTION_ROWS: i64 = 5000;
 

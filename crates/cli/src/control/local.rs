@@ -207,6 +207,12 @@ pub(super) fn prune(matches: &ArgMatches) -> anyhow::Result<()> {
         Ok(pruned?)
     })?;
     print(format!("{} records rolled up, {} lines of the audit removed\n", pruned.records, pruned.lines));
+    if pruned.ahead_days > 0 {
+        let days = pruned.ahead_days;
+        failure::tell(&format!(
+            "the clock is {days} days ahead of the newest record: the times were counted from that"
+        ));
+    }
     Ok(())
 }
 

@@ -18,6 +18,10 @@ use crate::limits::PRUNE_PORTION_ROWS;
 /// of the second.
 pub(super) const USAGE_LOCK: i64 = 0x7573_6167_6563_6c6f;
 
+/// The lines of the audit that pruning writes.
+const CLOSED: &str = "usage.closed";
+const PRUNED: &str = "audit.pruned";
+
 /// What is not taken any more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closed {
@@ -42,6 +46,27 @@ impl Store {
         Ok(Closed { before_day: unsigned(&row, "before_day")?, late_records: unsigned(&row, "late_records")? })
     }
 
+    /// When the newest record came, or the newest line of the audit was written, by the clocks of control planes; `None`
+    /// where there is neither. Anything from `enough_ms` on will do. What pruning itself writes does not count: a clock
+    /// that is ahead would bear itself out.
+    pub(crate) async fn newest_ms(&self, enough_ms: u64) -> Result<Option<u64>, ControlError> {
+        let line = format!(
+            "SELECT at_ms AS newest_ms FROM audit WHERE action NOT IN ('{CLOSED}', '{PRUNED}') ORDER BY at_ms DESC LIMIT 1"
+        );
+        // No index is for it: it is read where the audit alone does not tell.
+        let record = "SELECT received_ms AS newest_ms FROM usage_records ORDER BY received_ms DESC LIMIT 1";
+        let mut newest_ms = None;
+        for query in [line.as_str(), record] {
+            if newest_ms.is_some_and(|newest_ms| newest_ms >= enough_ms) {
+                break;
+            }
+            let row = sqlx::query(query).fetch_optional(&self.pool).await;
+            let row = row.map_err(ControlError::database("looking for the newest record"))?;
+            newest_ms = newest_ms.max(row.map(|row| unsigned(&row, "newest_ms")).transpose()?);
+        }
+        Ok(newest_ms)
+    }
+
     /// Takes no record any more of days before this one. What is closed stays so.
     pub(crate) async fn close_usage(&self, before_day: u64, actor: &str, now_ms: u64) -> Result<(), ControlError> {
         let mut transaction = self.write_alone(USAGE_LOCK).await?;
@@ -50,7 +75,7 @@ impl Store {
         if done.map_err(ControlError::database("closing usage"))?.rows_affected() == 0 {
             return Ok(());
         }
-        let (action, detail) = ("usage.closed", json!({"before": date::text(before_day)}));
+        let (action, detail) = (CLOSED, json!({"before": date::text(before_day)}));
         let line = NewLine { at_ms: now_ms, actor, action, workspace: None, subject: "usage", detail };
         audit::write(&mut transaction, line).await?;
         commit(transaction).await
@@ -114,7 +139,7 @@ impl Store {
         if gone == 0 {
             return Ok(0);
         }
-        let (action, detail) = ("audit.pruned", json!({"before_ms": before_ms, "lines": gone}));
+        let (action, detail) = (PRUNED, json!({"before_ms": before_ms, "lines": gone}));
         let line = NewLine { at_ms: now_ms, actor, action, workspace: None, subject: "audit", detail };
         audit::write(&mut transaction, line).await?;
         commit(transaction).await?;

@@ -47,6 +47,7 @@ const CASES: &[Case] = &[
     ("prune: portions", prune::portions),
     ("prune: while everything is sent again", prune::at_once),
     ("prune: by itself, the audit too", prune::by_itself),
+    ("prune: a clock that is ahead", prune::clock_ahead),
     ("prune: bounds", prune::bounds),
     ("prune: an earlier schema", prune::earlier_schema),
     ("bad input: bodies, queries, paths, credentials", bad_input::refused),

@@ -60,7 +60,7 @@ pub(crate) fn rolled_up(setup: &Setup) {
     assert_eq!(before[1][0]["calls"], 6, "{before:?}");
     assert_eq!(closed(setup), (Value::Null, json!(0)));
 
-    assert_eq!(prune(setup.config(), KEEP).unwrap(), Pruned { records: 5, lines: 0 });
+    assert_eq!(prune(setup.config(), KEEP).unwrap(), Pruned { records: 5, ..Pruned::default() });
     assert_eq!(setup.database.count("usage_records"), 2);
     // Two days with three pairs of workspace and tool on the one, and one on the other.
     assert_eq!(setup.database.count("usage_days"), 4);
@@ -179,6 +179,45 @@ pub(crate) fn by_itself(setup: &Setup) {
     assert_eq!((&pruned["actor"], &pruned["detail"]["lines"]), (&json!("schedule"), &json!(3)));
     // Ids are never used again, whatever the audit still knows.
     setup.admin("POST /v1/workspaces", json!({"id": "team-a"})).refused(409);
+}
+
+/// A clock that is ahead for a while closes nothing and takes nothing of the audit, however often it is asked and whatever
+/// a front door says of the time; when something has come, and the clock is right, all goes on.
+pub(crate) fn clock_ahead(setup: &Setup) {
+    const YEAR_S: u64 = 365 * 86_400;
+    let keep = Keep { usage_days: Some(7), audit_days: Some(1) };
+    let gate = setup.token("gate", Value::Null);
+    let mut future = record("future");
+    future["at_ms"] = json!(NOON_MS + YEAR_S * 1000);
+    send(setup, &gate, "k", &[days_ago("r1", 0, json!({})), days_ago("r2", 6, json!({})), future]).is(200);
+    let lines = setup.database.count("audit");
+
+    setup.pass(YEAR_S);
+    for _ in 0..3 {
+        // A day after the newest, what is older than seven days before that is closed: nothing that is here.
+        assert_eq!(prune(setup.config(), keep).unwrap(), Pruned { ahead_days: 365, ..Pruned::default() });
+        assert_eq!(closed(setup), (json!("2027-01-09"), json!(0)));
+    }
+    assert_eq!(setup.database.count("usage_records"), 3);
+    // The line about what was closed, which has the wrong time, bears nothing out.
+    assert_eq!(setup.database.count("audit"), lines + 1);
+
+    // The newest record rules where the audit is older.
+    setup.back(YEAR_S - 3 * 86_400);
+    send(setup, &gate, "k2", &[days_ago("r3", 0, json!({}))]).is(200);
+    setup.pass(YEAR_S);
+    assert_eq!(prune(setup.config(), KEEP).unwrap(), Pruned { records: 1, lines: 0, ahead_days: 365 });
+    assert_eq!(closed(setup).0, json!("2027-01-12"));
+    setup.back(YEAR_S);
+    let taken = send(setup, &gate, "k3", &[days_ago("r4", 0, json!({}))]).is(200);
+    assert_eq!((&taken["new"], &taken["late"]), (&json!(1), &json!(0)));
+    assert_eq!(prune(setup.config(), KEEP).unwrap(), Pruned::default());
+
+    // Where nothing was ever written there is nothing to let go.
+    setup.database.execute("DELETE FROM audit; DELETE FROM usage_records");
+    setup.pass(30 * 86_400);
+    assert_eq!(prune(setup.config(), keep).unwrap(), Pruned::default());
+    assert_eq!(closed(setup).0, json!("2027-01-12"));
 }
 
 /// Times that would lose what is sent again are no configuration.

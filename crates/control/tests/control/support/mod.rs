@@ -115,6 +115,11 @@ impl Setup {
         self.clock.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
+    /// The clock is set back.
+    pub(crate) fn back(&self, seconds: u64) {
+        self.clock.fetch_sub(seconds * 1000, Ordering::SeqCst);
+    }
+
     /// A request of the admin's; a null body is none.
     pub(crate) fn admin(&self, line: &str, body: Value) -> Answer {
         self.with(ADMIN, line, body)
