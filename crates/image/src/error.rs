@@ -106,6 +106,16 @@ pub enum ImageError {
         /// Name and version.
         package: String,
     },
+    /// What pip found has a name, version or digest that cannot be one.
+    #[error("the package index names a {what} for {package} that is none: \"{text}\"")]
+    Strange {
+        /// The package's name, as far as it goes.
+        package: String,
+        /// `name`, `version` or `digest`.
+        what: &'static str,
+        /// What it is, as far as it goes.
+        text: String,
+    },
     /// A lock file is too long.
     #[error("the lock file has more than {most} packages")]
     TooManyPackages {
@@ -278,6 +288,9 @@ impl ImageError {
                  `pip-compile --generate-hashes`"
                     .to_owned(),
             ),
+            ImageError::Strange { .. } => {
+                Some("nothing was written; ask who keeps the package index, or take another one".to_owned())
+            }
             ImageError::NoProgram { .. } => Some("install it, or take it out of `programs`".to_owned()),
             ImageError::Unknown { .. } => Some("`ringfence image list` shows what there is".to_owned()),
             ImageError::OtherFormat { .. } => Some(

@@ -42,6 +42,10 @@ pub(crate) const ELF_INTERPRETER_BYTES_MAX: u64 = 4096;
 pub(crate) const SHARE_READ_BYTES: usize = 128 << 10;
 /// Packages of a lock file.
 pub(crate) const PACKAGES_MAX: usize = 2000;
+/// The longest name, and the longest version, of a package that pip found, bytes: both go into a file's name.
+pub(crate) const PACKAGE_BYTES_MAX: usize = 120;
+/// What is shown of one that is refused, characters.
+pub(crate) const SHOWN_CHARS_MAX: usize = 100;
 /// The largest start-up script whose first line is rewritten, bytes.
 pub(crate) const SCRIPT_BYTES_MAX: u64 = 256 << 10;
 /// The least memory that an image may name for its sessions, bytes; of a server's setting as well.

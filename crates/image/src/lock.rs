@@ -5,7 +5,7 @@
 //! are judged here; any other is left to pip.
 
 use crate::ImageError;
-use crate::limits::PACKAGES_MAX;
+use crate::limits::{PACKAGE_BYTES_MAX, PACKAGES_MAX};
 use crate::python::Version;
 
 /// The first line of a lock that was written for these requirements.
@@ -59,6 +59,9 @@ pub(crate) fn requirements(list: &str, version: Version) -> Result<Vec<Requireme
             continue;
         }
         if let Some(digest) = text.strip_prefix("--hash=sha256:") {
+            if !is_digest(digest) {
+                return Err(wrong());
+            }
             if !skipping {
                 wanted
                     .last_mut()
@@ -84,6 +87,28 @@ pub(crate) fn requirements(list: &str, version: Version) -> Result<Vec<Requireme
         None if wanted.len() > PACKAGES_MAX => Err(ImageError::TooManyPackages { most: PACKAGES_MAX }),
         None => Ok(wanted),
     }
+}
+
+/// A SHA-256 as 64 lower-case hexadecimal digits, which is how pip compares it.
+pub(crate) fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The name of a package, as PEP 508 spells it.
+pub(crate) fn is_name(text: &str) -> bool {
+    is_word(text, b"._-") && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+}
+
+/// The characters of a version, as PEP 440 has them.
+pub(crate) fn is_version(text: &str) -> bool {
+    is_word(text, b"._-+!")
+}
+
+/// Letters, digits and `more`, of a length that a file's name may have; the first is a letter or digit.
+fn is_word(text: &str, more: &[u8]) -> bool {
+    (1..=PACKAGE_BYTES_MAX).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
 }
 
 /// `name==version`, perhaps with extras, and nothing else: no option of pip's, no address, no path.
@@ -158,11 +183,14 @@ mod tests {
 
     #[test]
     fn markers_choose_by_version() {
-        let list = "a==1 ; python_full_version == '3.10.*' \\\n    --hash=sha256:aa\n\
-                    a==2 ; python_full_version >= '3.11' and python_full_version < '3.11.5'\n    --hash=sha256:bb\n";
-        let pins = |v| requirements(list, v).unwrap().into_iter().map(|r| (r.pin, r.digests)).collect::<Vec<_>>();
-        assert_eq!(pins(version(10, 13)), [("a==1".to_owned(), vec!["aa".to_owned()])]);
-        assert_eq!(pins(version(11, 4)), [("a==2".to_owned(), vec!["bb".to_owned()])]);
+        let (aa, bb) = ("a".repeat(64), "b".repeat(64));
+        let list = format!(
+            "a==1 ; python_full_version == '3.10.*' \\\n    --hash=sha256:{aa}\n\
+             a==2 ; python_full_version >= '3.11' and python_full_version < '3.11.5'\n    --hash=sha256:{bb}\n"
+        );
+        let pins = |v| requirements(&list, v).unwrap().into_iter().map(|r| (r.pin, r.digests)).collect::<Vec<_>>();
+        assert_eq!(pins(version(10, 13)), [("a==1".to_owned(), vec![aa])]);
+        assert_eq!(pins(version(11, 4)), [("a==2".to_owned(), vec![bb])]);
         assert_eq!(pins(version(11, 5)), []);
     }
 
@@ -181,12 +209,19 @@ mod tests {
         ] {
             assert!(requirements(list, version(11, 0)).is_err(), "{list}");
         }
+        let digest = "a".repeat(64);
+        assert!(requirements(&format!("a==1 \\\n--hash=sha256:{digest}"), version(11, 0)).is_ok());
+        for digest in ["aa", &digest.to_uppercase(), &format!("{digest}a"), &format!("{digest} --hash=sha256:{digest}")]
+        {
+            let found = requirements(&format!("a==1 \\\n--hash=sha256:{digest}"), version(11, 0));
+            assert!(matches!(found, Err(ImageError::List { line: 2, .. })), "{digest}: {found:?}");
+        }
     }
 
     #[test]
     fn other_markers_are_left_to_pip() {
-        let list = "a[b]==1.0+x ; sys_platform == 'win32' \\\n    --hash=sha256:aa\n    # via c\n";
-        let found = requirements(list, version(11, 0)).unwrap();
-        assert_eq!(found[0].as_pip_text(), "a[b]==1.0+x ; sys_platform == 'win32' \\\n    --hash=sha256:aa\n");
+        let pip = format!("a[b]==1.0+x ; sys_platform == 'win32' \\\n    --hash=sha256:{}\n", "a".repeat(64));
+        let found = requirements(&format!("{pip}    # via c\n"), version(11, 0)).unwrap();
+        assert_eq!(found[0].as_pip_text(), pip);
     }
 }

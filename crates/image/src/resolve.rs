@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::build::{Ground, ground};
 use crate::declare::Declaration;
-use crate::limits::{PACKAGES_MAX, REPORT_BYTES_MAX};
+use crate::limits::{PACKAGES_MAX, REPORT_BYTES_MAX, SHOWN_CHARS_MAX};
 use crate::manifest::{Interpreter, Root, Source};
 use crate::python::Python;
 use crate::store::{Entry, Store};
@@ -147,7 +147,7 @@ impl Archive {
     }
 }
 
-/// Pins and their digests.
+/// Pins and their digests. What an index named is not believed: a line break in it would be a line of the lock.
 fn read_report(path: &Path) -> Result<Vec<(String, String)>, ImageError> {
     let mut text = Vec::new();
     let file = File::open(path).map_err(ImageError::file("open", path))?;
@@ -155,9 +155,24 @@ fn read_report(path: &Path) -> Result<Vec<(String, String)>, ImageError> {
     let report: Report =
         serde_json::from_slice(&text).map_err(|error| ImageError::file("understand", path)(error.into()))?;
     let pin = |installed: Installed| {
-        let pin = format!("{}=={}", installed.metadata.name, installed.metadata.version);
-        let digest = installed.download_info.archive_info.as_ref().and_then(Archive::sha256);
-        digest.map(|digest| (pin.clone(), digest)).ok_or(ImageError::NoDigest { package: pin })
+        let Metadata { name, version } = installed.metadata;
+        let strange = |what, text: &str| ImageError::Strange {
+            package: name.escape_debug().take(SHOWN_CHARS_MAX).collect(),
+            what,
+            text: text.escape_debug().take(SHOWN_CHARS_MAX).collect(),
+        };
+        if !lock::is_name(&name) {
+            return Err(strange("name", &name));
+        }
+        if !lock::is_version(&version) {
+            return Err(strange("version", &version));
+        }
+        let package = format!("{name}=={version}");
+        match installed.download_info.archive_info.as_ref().and_then(Archive::sha256) {
+            None => Err(ImageError::NoDigest { package }),
+            Some(digest) if !lock::is_digest(&digest) => Err(strange("digest", &digest)),
+            Some(digest) => Ok((package, digest)),
+        }
     };
     report.install.into_iter().map(pin).collect()
 }
@@ -176,12 +191,13 @@ mod tests {
                 "is_direct": false, "metadata": {{"name": "A_b", "version": "1.0"}}}}]}}"#
             )
         };
+        let digest = "a7".repeat(32);
         for info in [
-            r#""archive_info": {"hash": "sha256=aa", "hashes": {"sha256": "aa"}}"#,
-            r#""archive_info": {"hash": "sha256=aa"}"#,
+            format!(r#""archive_info": {{"hash": "sha256=aa", "hashes": {{"sha256": "{digest}"}}}}"#),
+            format!(r#""archive_info": {{"hash": "sha256={digest}"}}"#),
         ] {
-            fs::write(&path, one(info)).unwrap();
-            assert_eq!(read_report(&path).unwrap(), [("A_b==1.0".to_owned(), "aa".to_owned())]);
+            fs::write(&path, one(&info)).unwrap();
+            assert_eq!(read_report(&path).unwrap(), [("A_b==1.0".to_owned(), digest.clone())]);
         }
         for info in [r#""dir_info": {}"#, r#""archive_info": {"hash": "md5=aa"}"#] {
             fs::write(&path, one(info)).unwrap();
@@ -189,5 +205,54 @@ mod tests {
         }
         fs::write(&path, "{").unwrap();
         assert!(read_report(&path).is_err());
+    }
+
+    #[test]
+    fn what_a_hostile_index_names_is_no_line_of_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let digest = "0f".repeat(32);
+        let smuggled = format!("\nevil==6.6.6 \\\n    --hash=sha256:{digest}");
+        let told = |name: &str, version: &str, archive: serde_json::Value| {
+            let install = serde_json::json!([{
+                "download_info": {"url": "https://x/a.whl", "archive_info": archive},
+                "metadata": {"name": name, "version": version},
+            }]);
+            fs::write(&path, serde_json::json!({"version": "1", "install": install}).to_string()).unwrap();
+            read_report(&path)
+        };
+        let refused = |found: Result<Vec<(String, String)>, ImageError>, package: &str, of: &str| {
+            let error = found.unwrap_err();
+            assert!(matches!(&error, ImageError::Strange { what, .. } if *what == of), "{of}: {error:?}");
+            let text = error.to_string();
+            assert!(text.contains(package) && !text.contains('\n') && text.len() < 1000, "{text}");
+        };
+        let new = |digest: &str| serde_json::json!({"hashes": {"sha256": digest}});
+        let old = |digest: &str| serde_json::json!({"hash": format!("sha256={digest}")});
+        let long = "f".repeat(100_000);
+        for digest in [
+            &format!("{digest}{smuggled}"),
+            &format!("{digest}\n"),
+            &format!("{digest} --hash=sha256:{digest}"),
+            &digest.to_uppercase(),
+            &digest[1..],
+            &"g".repeat(64),
+            "",
+            &long,
+        ] {
+            refused(told("harmless", "1.0", new(digest)), "harmless", "digest");
+            refused(told("harmless", "1.0", old(digest)), "harmless", "digest");
+        }
+        for version in [&format!("1.0{smuggled}"), "1.0 \n", "", "1.0;x", "-r", "1.0 --x", &long] {
+            refused(told("harmless", version, new(&digest)), "harmless", "version");
+        }
+        for name in
+            [&format!("harmless{smuggled}"), "harmless\n", "harmless[x]", "harmless-", "-harmless", "harmless @"]
+        {
+            refused(told(name, "1.0", new(&digest)), "harmless", "name");
+        }
+        for (name, version) in [("a", "1"), ("A.b-c_d", "1!2.0rc1.post2.dev3+local.4"), ("7zip", "2024.1")] {
+            assert_eq!(told(name, version, new(&digest)).unwrap(), [(format!("{name}=={version}"), digest.clone())]);
+        }
     }
 }
