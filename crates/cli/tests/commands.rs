@@ -149,6 +149,12 @@ async fn what_is_no_regular_file_is_not_replaced() {
         assert!(text(&output.stderr).contains("is no regular file"), "{local}: {output:?}");
     }
     drop(socket);
+    // Nor is a link written through that lies where a transfer would begin.
+    let sly = "ln -s kept new.$$.part; exec \"$0\" files get \"$1\" f new";
+    let mut command = Command::new("sh");
+    command.args(["-c", sly, env!("CARGO_BIN_EXE_ringfence"), &id]).env("RINGFENCE_URL", url).current_dir(at);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(at.join("link").symlink_metadata().unwrap().is_symlink());
     assert_eq!(std::fs::read_to_string(at.join("kept")).unwrap(), "old");
     let output = ringfence(at, url, &["files", "get", &id, "f", "kept"], "").await;

@@ -34,6 +34,16 @@ impl std::fmt::Debug for Address {
     }
 }
 
+/// The URL as it may be shown: what stands before an `@` may be a password.
+fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://...@{host}{path}"),
+        None => url.to_owned(),
+    }
+}
+
 impl Address {
     /// Parses `http://host:port[/prefix]`, or the same with `https`; then a server is believed whose certificate leads
     /// to a public authority.
@@ -49,7 +59,7 @@ impl Address {
     /// # Errors
     /// When the URL has another form, or the text holds no certificate.
     pub fn believing(url: &str, token: Option<String>, authorities: Option<&[u8]>) -> Result<Self, ProbeError> {
-        let wrong = || ProbeError::Url(url.to_owned());
+        let wrong = || ProbeError::Url(without_user(url));
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
         let port = match scheme {
             "http" => 80,
@@ -57,7 +67,7 @@ impl Address {
             _ => return Err(wrong()),
         };
         let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.is_empty() {
+        if host.is_empty() || host.contains('@') {
             return Err(wrong());
         }
         let (name, host) = match host.rsplit_once(':') {
@@ -173,8 +183,18 @@ mod tests {
             assert_eq!(host.strip_suffix(address.port()).and_then(|rest| rest.chars().last()), Some(':'), "{url}");
             assert_eq!(address.secure.map(|secure| secure.name.to_str().into_owned()).as_deref(), name, "{url}");
         }
-        for wrong in ["", "host", "http://", "https:///x", "ftp://host", "https://a b"] {
-            assert!(matches!(Address::parse(wrong, None), Err(ProbeError::Url(_))), "{wrong}");
+        for wrong in [
+            "",
+            "host",
+            "http://",
+            "https:///x",
+            "ftp://host",
+            "https://a b",
+            "http://user:hush@host:80/x@y",
+            "ftp://a@hush@host",
+        ] {
+            let error = Address::parse(wrong, None).map(drop).unwrap_err();
+            assert!(matches!(error, ProbeError::Url(_)) && !error.to_string().contains("hush"), "{wrong}: {error}");
         }
         let none = Address::believing("https://host", None, Some(b"no certificate"));
         assert!(matches!(none, Err(ProbeError::Authorities(_))));

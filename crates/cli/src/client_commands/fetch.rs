@@ -11,13 +11,19 @@ use super::transfer::Bar;
 /// Where a file of that name goes below a folder.
 ///
 /// # Errors
-/// When the name leaves the folder: a backend says it, and a backend may be hostile.
+/// When the name leaves the folder, also by a link in it: a backend says it, and a backend may be hostile.
 pub(crate) fn place(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !plain {
         bail!("the backend names a file {name:?}, which is outside of the folder {}", folder.display());
     }
-    Ok(folder.join(name))
+    let place = folder.join(name);
+    for between in place.ancestors().skip(1).take_while(|between| *between != folder) {
+        if between.is_symlink() {
+            bail!("{name:?} lies behind {}, which is a link: take another folder", between.display());
+        }
+    }
+    Ok(place)
 }
 
 /// Fetches a file. What was at its place stays until the whole file is there.
@@ -40,8 +46,9 @@ pub(crate) async fn fetch(session: &Session, path: &str, local: &Path) -> anyhow
     part.push(format!(".{}.part", std::process::id()));
     let part = local.with_file_name(part);
     let bar = Bar::new(path, download.length());
+    // A new one: what is there already, a link perhaps, is not ours to write to or to remove.
+    let mut file = tokio::fs::File::create_new(&part).await.with_context(|| part.display().to_string())?;
     let written = async {
-        let mut file = tokio::fs::File::create(&part).await.with_context(|| part.display().to_string())?;
         let mut bytes: u64 = 0;
         while let Some(piece) = download.chunk().await? {
             file.write_all(&piece).await.with_context(|| part.display().to_string())?;
@@ -71,5 +78,10 @@ mod tests {
         for name in ["", "../x", "a/../../x", "/etc/passwd", "./x", ".."] {
             assert!(place(folder, name).is_err(), "{name}");
         }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("plain")).unwrap();
+        std::os::unix::fs::symlink("/tmp", folder.path().join("link")).unwrap();
+        assert!(place(folder.path(), "plain/deep/x").is_ok());
+        assert!(place(folder.path(), "link/x").is_err() && place(folder.path(), "link/deep/x").is_err());
     }
 }

@@ -23,8 +23,8 @@ and releases the session. On a pipe there is no prompt, and the entries are its 
 Example: ringfence shell --image scientific
 
 Exit status: 0 ended, 1 the session could not be leased or is gone, 2 wrong arguments; after a signal 128 and its number: \
-130 after ctrl-C on a pipe, 129 where the terminal is gone during a call, 143 after SIGTERM, which a shell that waits at \
-its prompt does not hear.";
+130 after ctrl-C on a pipe, 129 where the terminal is gone during a call, 143 after SIGTERM; a shell that waits at its \
+prompt hears no signal.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
