@@ -269,3 +269,24 @@ fn a_killed_guard_takes_its_session_along_and_no_other() {
         drop(busy_below(keeper));
     }
 }
+
+/// The first lease of an image waits for the image's zygote, and one that comes up in vain leaves the default image.
+#[test]
+fn a_lease_gets_the_image_that_it_names_from_the_first_on() {
+    let state = tempfile::tempdir().unwrap();
+    let images = [("two", "WHICH = 'two'"), ("broken", "PYTHONHOME = '/nonexistent'")].map(|(name, environment)| {
+        let path = state.path().join(format!("{name}.toml"));
+        fs::write(&path, format!("base = 'host'\n[environment]\n{environment}\n")).unwrap();
+        path.display().to_string()
+    });
+    let arguments = ["--tier-min", "confined", "--python", "/usr/bin/python3", "--images", &images.join(",")];
+    let server = confined().state_dir(state.path()).args(arguments).start();
+    assert_eq!(server.ready_line("tier"), Some("confined"));
+    let mut client = server.client();
+    for (name, image) in [("two", "two"), ("two", "two"), ("broken", "bare"), ("two", "two")] {
+        let answer = client.call("POST", "/sessions", Some(&json!({"image": name})));
+        assert_eq!((answer.status, answer.json()["image"].as_str()), (201, Some(image)), "{name}: {answer:?}");
+    }
+    let mut session = client.lease(&json!({"image": "two"}));
+    assert_eq!(session.python("import os; print(os.environ.get('WHICH'))"), "two\n");
+}

@@ -105,11 +105,11 @@ fn a_zygote_without_namespaces_that_is_killed_meanwhile_costs_no_session() {
     let mut kept = client.lease(&json!({}));
     let folder = PathBuf::from(kept.python("import os; print(os.getcwd(), end='')"));
     kept.python("kept = 1");
+    // Asked for while none forks, it waits until one does.
     let lease = || {
-        eventually("a session", || {
-            let answer = server.client().call("POST", "/sessions", Some(&json!({})));
-            (answer.status == 201).then(|| answer.json()["session_id"].as_str().unwrap().to_owned())
-        })
+        let answer = server.client().call("POST", "/sessions", Some(&json!({})));
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()["session_id"].as_str().unwrap().to_owned()
     };
     let release = |id: &str| server.client().call("DELETE", &format!("/sessions/{id}"), None);
     for _ in 0..4 {

@@ -9,7 +9,7 @@ pub enum LeaseError {
     #[error("the keeper is gone")]
     KeeperGone,
     /// The keeper could not make the cell.
-    #[error("the keeper could not make a cell: step {step}, errno {errno}")]
+    #[error("the keeper could not make a cell: {}", failed_step(*.step, *.errno))]
     CellFailed {
         /// Which of the keeper's steps failed.
         step: u32,
@@ -59,9 +59,33 @@ pub enum LeaseError {
     },
 }
 
+/// The step in the jail's words, and the kernel's for what was wrong.
+fn failed_step(step: u32, errno: i32) -> String {
+    let error = io::Error::from_raw_os_error(errno);
+    match ringfence_jail::StepName::from_number(step) {
+        Some(name) => format!("cannot {name}: {error}"),
+        None => format!("step {step}: {error}"),
+    }
+}
+
 impl LeaseError {
     /// For `map_err`.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> LeaseError {
         move |source| LeaseError::Io { doing, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_that_could_not_be_made_says_what_failed_in_words() {
+        let error = LeaseError::CellFailed { step: 60, errno: 11 }.to_string();
+        assert!(
+            error.contains("cannot start the session's first process: Resource temporarily unavailable"),
+            "{error}"
+        );
+        assert!(LeaseError::CellFailed { step: 0, errno: 11 }.to_string().contains("step 0"));
     }
 }

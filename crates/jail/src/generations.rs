@@ -1,4 +1,5 @@
-//! The zygotes of one image, one after the other: which of them forks, which is to follow it, which are to leave.
+//! The zygotes of one image, one after the other: which of them forks, which is to follow it, which are to leave; and
+//! what waits until one forks.
 //!
 //! Pure: what happened goes in, what is to be done comes out. The keepers act on it, each in its own way (`keeper`,
 //! `flat`).
@@ -8,18 +9,23 @@
 //! *leaves*: it is told so once nothing that was asked of it is unanswered, and what it has forked lives on. A next one
 //! that dies first changes nothing. When the current one dies, the next one, however far it has come, is the current
 //! one; where there is none, one is started after a pause.
+//!
+//! What is asked for while none forks *waits*, in order and bounded, until one does, or until there is no hope of one.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::limits::{
-    ZYGOTE_FAILURES_MAX, ZYGOTE_LEAVE_WAIT_MAX, ZYGOTE_READY_WAIT_MAX, ZYGOTE_RESTART_PAUSE, ZYGOTE_RESTART_PAUSE_LONG,
+    FORKS_QUEUED_MAX, ZYGOTE_FAILURES_MAX, ZYGOTE_LEAVE_WAIT_MAX, ZYGOTE_READY_WAIT_MAX, ZYGOTE_RESTART_PAUSE,
+    ZYGOTE_RESTART_PAUSE_LONG,
 };
 
-/// All zygotes of one image. `P` is what their keeper holds of each.
-pub(crate) struct Generations<P> {
+/// All zygotes of one image. `P` is what their keeper holds of each, `W` what waits for them.
+pub(crate) struct Generations<P, W> {
     current: Option<Zygote<P>>,
     next: Option<Zygote<P>>,
     leaving: Vec<Zygote<P>>,
+    waiting: VecDeque<W>,
     /// Starts of a current one since one was last ready.
     failures: u32,
     /// When a current one was last started.
@@ -66,13 +72,14 @@ impl<P> Zygote<P> {
     }
 }
 
-impl<P> Generations<P> {
+impl<P, W> Generations<P, W> {
     /// None runs, and none is to.
-    pub(crate) fn resting() -> Generations<P> {
+    pub(crate) fn resting() -> Generations<P, W> {
         Generations {
             current: None,
             next: None,
             leaving: Vec::new(),
+            waiting: VecDeque::new(),
             failures: 0,
             started_at: Instant::now(),
             wanted: false,
@@ -172,13 +179,57 @@ impl<P> Generations<P> {
         !self.wanted
     }
 
-    /// No cell of the image lives: all of its zygotes, to be ended, where it is to rest.
-    pub(crate) fn rest(&mut self) -> Option<Vec<Zygote<P>>> {
+    /// No cell of the image lives: all of its zygotes, to be ended, and what waits for them in vain, where it is to rest.
+    pub(crate) fn rest(&mut self) -> Option<(Vec<Zygote<P>>, VecDeque<W>)> {
         if !self.tired {
             return None;
         }
-        let Generations { current, next, leaving, .. } = std::mem::replace(self, Generations::resting());
-        Some(current.into_iter().chain(next).chain(leaving).collect())
+        let Generations { current, next, leaving, waiting, .. } = std::mem::replace(self, Generations::resting());
+        Some((current.into_iter().chain(next).chain(leaving).collect(), waiting))
+    }
+
+    /// This is to wait until one forks; it comes back where too much waits already.
+    pub(crate) fn wait(&mut self, one: W) -> Result<(), W> {
+        if self.waiting.len() >= FORKS_QUEUED_MAX {
+            return Err(one);
+        }
+        self.waiting.push_back(one);
+        Ok(())
+    }
+
+    /// What waits longest, and the number of the zygote that is to fork for it; `None` while none forks.
+    pub(crate) fn next_waiting(&mut self) -> Option<(u32, W)> {
+        let serial = self.forking_serial()?;
+        Some((serial, self.waiting.pop_front()?))
+    }
+
+    /// The zygote could not take it: it waits on, before all others.
+    pub(crate) fn wait_on(&mut self, one: W) {
+        self.waiting.push_front(one);
+    }
+
+    /// This waits no longer: whether it did.
+    pub(crate) fn withdraw(&mut self, one: &W) -> bool
+    where
+        W: PartialEq,
+    {
+        let place = self.waiting.iter().position(|waits| waits == one);
+        place.and_then(|place| self.waiting.remove(place)).is_some()
+    }
+
+    /// What waits.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &W> {
+        self.waiting.iter()
+    }
+
+    /// Whether something waits that the current zygote can fork for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.forking_serial().is_some() && !self.waiting.is_empty()
+    }
+
+    /// A zygote has ended, or could not be started: what waits, where it waits in vain.
+    pub(crate) fn give_up(&mut self) -> VecDeque<W> {
+        if self.is_hopeless() { std::mem::take(&mut self.waiting) } else { VecDeque::new() }
     }
 
     /// The one that forks.
@@ -198,11 +249,11 @@ impl<P> Generations<P> {
 
     /// Whether what waits for the current one, which is dead, waits in vain: none has come up since one was wanted, or
     /// not for many tries.
-    pub(crate) fn is_hopeless(&self) -> bool {
+    fn is_hopeless(&self) -> bool {
         self.current.is_none() && (!self.proven || self.failures >= ZYGOTE_FAILURES_MAX)
     }
 
-    /// All of them.
+    /// All zygotes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Zygote<P>> {
         self.current.iter().chain(&self.next).chain(&self.leaving)
     }
@@ -247,7 +298,7 @@ impl<P> Generations<P> {
 mod tests {
     use super::*;
 
-    fn running(now: Instant) -> Generations<char> {
+    fn running(now: Instant) -> Generations<char, u64> {
         let mut line = Generations::resting();
         assert!(line.wake());
         line.started(1, Some('a'), now);
@@ -255,7 +306,7 @@ mod tests {
         line
     }
 
-    fn forks(line: &mut Generations<char>) -> Option<char> {
+    fn forks(line: &mut Generations<char, u64>) -> Option<char> {
         line.forking().map(|zygote| zygote.process)
     }
 
@@ -352,6 +403,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_while_none_forks_waits_in_order() {
+        let now = Instant::now();
+        let mut line = running(now);
+        line.ended(1);
+        let all = 0..FORKS_QUEUED_MAX as u64;
+        assert!(all.clone().all(|one| line.wait(one).is_ok()));
+        assert_eq!(line.wait(u64::MAX), Err(u64::MAX), "bounded");
+        assert!(line.next_waiting().is_none() && !line.has_work() && line.give_up().is_empty(), "it is started again");
+        line.started(2, Some('b'), now);
+        assert!(line.next_waiting().is_none(), "it has yet to import");
+        line.ready(2, now);
+        assert!(line.has_work());
+        assert_eq!(line.next_waiting(), Some((2, 0)));
+        line.wait_on(0);
+        let served: Vec<u64> = std::iter::from_fn(|| line.next_waiting().map(|(_, one)| one)).collect();
+        assert_eq!(served, all.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_waits_for_a_zygote_that_has_never_come_up_is_given_up_when_it_fails() {
+        let now = Instant::now();
+        for start in [Some('a'), None] {
+            let mut line = Generations::resting();
+            assert!(line.wake());
+            assert_eq!(line.wait(7), Ok(()));
+            line.started(1, start, now);
+            line.ended(1);
+            assert_eq!(line.give_up(), [7]);
+            assert!(line.waiting().next().is_none() && line.give_up().is_empty());
+        }
+    }
+
+    #[test]
     fn a_tired_image_gives_up_all_of_its_zygotes() {
         let now = Instant::now();
         let mut line = running(now);
@@ -361,7 +445,8 @@ mod tests {
         line.tire();
         assert!(!line.wake() && line.rest().is_none(), "it was wanted again");
         line.tire();
-        assert_eq!(line.rest().map(|ended| ended.len()), Some(2));
+        assert_eq!(line.wait(7), Ok(()));
+        assert_eq!(line.rest().map(|(ended, waited)| (ended.len(), waited.into())), Some((2, vec![7])));
         assert_eq!((line.iter().count(), line.deadline(), line.is_settled()), (0, None, true));
         assert!(line.wake() && !line.ready(2, now));
     }

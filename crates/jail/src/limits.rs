@@ -17,7 +17,7 @@ pub(crate) const ZYGOTE_RESTART_PAUSE_LONG: Duration = Duration::from_secs(30);
 pub(crate) const ZYGOTE_FAILURES_MAX: u32 = 5;
 /// How long a zygote that was replaced may take to answer what was asked of it, and to end.
 pub(crate) const ZYGOTE_LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Forks that wait for one image's zygote, or for room in its socket.
+/// Forks that wait for one image's zygote, or for room in its socket; without namespaces, sessions that do.
 pub(crate) const FORKS_QUEUED_MAX: usize = 1024;
 /// Messages that wait for room in the daemon's socket; beyond, the daemon counts as dead.
 pub(crate) const OUTBOX_MESSAGES_MAX: usize = 16 * 1024;

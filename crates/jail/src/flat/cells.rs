@@ -11,10 +11,10 @@ use ringfence_sys::signal;
 use ringfence_weaken::{Mitigation, holds};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::keeper::Keeper;
+use super::keeper::{Image, Keeper};
 use super::remains;
 use crate::keeper::cells::wait_report;
-use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, PROCESSES_OF_OTHERS};
+use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, PROCESSES_OF_OTHERS};
 use crate::plan;
 use crate::step::StepName;
 use crate::steps::Failure;
@@ -70,28 +70,71 @@ pub(super) fn resource_limits(limits: &CellLimits, own_ids: bool) -> Vec<(u32, u
 }
 
 impl Keeper {
-    pub(super) fn make_cell(&mut self, number: u64, image: u32) {
-        match self.try_make_cell(number, image as usize) {
+    /// A session is made as soon as a zygote of its image forks.
+    pub(super) fn ask_for_cell(&mut self, number: u64, image: usize) {
+        let known = self.cells.contains_key(&number) || self.images.iter().any(|image| waits(image, number));
+        let refused = match self.images.get_mut(image) {
+            _ if known => Some(Failure { step: StepName::Number, errno: libc::EEXIST }),
+            None => Some(Failure { step: StepName::Image, errno: libc::ENOENT }),
+            Some(image) => {
+                let full = Failure { step: StepName::ZygoteReady, errno: libc::EAGAIN };
+                image.zygotes.wait(number).err().map(|_| full)
+            }
+        };
+        if let Some(failure) = refused {
+            self.refuse_cell(number, failure);
+        }
+    }
+
+    /// Makes sessions of images whose zygote forks, so many that the others are looked at in between.
+    pub(super) fn make_waiting_cells(&mut self) {
+        for index in 0..self.images.len() {
+            for _ in 0..MESSAGES_PER_TURN_MAX {
+                let next = self.images.get_mut(index).and_then(|image| image.zygotes.next_waiting());
+                let Some((_, number)) = next else { break };
+                if !self.make_cell(number, index) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A zygote has ended, or could not be started.
+    pub(super) fn refuse_who_waits_in_vain(&mut self, index: usize) {
+        let waited = self.images.get_mut(index).map(|image| image.zygotes.give_up()).unwrap_or_default();
+        for number in waited {
+            self.refuse_cell(number, Failure { step: StepName::ZygoteReady, errno: libc::ECHILD });
+        }
+        self.rest_zygote(index);
+    }
+
+    fn refuse_cell(&mut self, number: u64, Failure { step, errno }: Failure) {
+        self.outbox.push(FromKeeper::CellFailed { cell: number, step: step.number(), errno }, Vec::new());
+    }
+
+    /// Whether the zygote took the order; if not, it is about to be seen to be dead, and the session waits for another.
+    fn make_cell(&mut self, number: u64, image: usize) -> bool {
+        match self.try_make_cell(number, image) {
             Ok(made) => {
                 let message = FromKeeper::CellMade { cell: number, owner_id: made.cell.id, meters: Meters::default() };
                 self.guards.insert(made.cell.pid, number);
                 self.cells.insert(number, made.cell);
                 self.outbox.push(message, vec![made.control, made.workspace]);
             }
-            Err(Failure { step, errno }) => {
-                self.outbox.push(FromKeeper::CellFailed { cell: number, step: step.number(), errno }, Vec::new());
+            // The link was closed, or closed with the order unread.
+            Err(Failure { step: StepName::Guard, errno: libc::EPIPE | libc::ECONNRESET }) => {
+                if let Some(image) = self.images.get_mut(image) {
+                    image.zygotes.wait_on(number);
+                }
+                return false;
             }
+            Err(failure) => self.refuse_cell(number, failure),
         }
+        true
     }
 
     fn try_make_cell(&mut self, number: u64, image: usize) -> Result<Made, Failure> {
         let failure = |step, errno| Failure { step, errno };
-        if self.cells.contains_key(&number) {
-            return Err(failure(StepName::Number, libc::EEXIST));
-        }
-        if self.images.get(image).is_none() {
-            return Err(failure(StepName::Image, libc::ENOENT));
-        }
         let id = self.ids.take().ok_or(failure(StepName::Id, libc::EAGAIN))?;
         if self.who.sessions.is_some() {
             // Of a server that had no time to remove it: whoever gets the id could read it.
@@ -174,6 +217,7 @@ impl Keeper {
 
     pub(super) fn destroy_cell(&mut self, number: u64) {
         let Some(cell) = self.cells.get_mut(&number).filter(|cell| cell.state != State::Unborn) else {
+            self.withdraw(number);
             self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
             return;
         };
@@ -185,6 +229,13 @@ impl Keeper {
             }
             State::Dead => self.forget(number),
             State::Dying | State::Unborn => {}
+        }
+    }
+
+    /// A session that may still wait is not wanted any more.
+    fn withdraw(&mut self, number: u64) {
+        if let Some(index) = self.images.iter_mut().position(|image| image.zygotes.withdraw(&number)) {
+            self.rest_zygote(index);
         }
     }
 
@@ -232,6 +283,10 @@ impl Keeper {
             }
         }
     }
+}
+
+fn waits(image: &Image, number: u64) -> bool {
+    image.zygotes.waiting().any(|one| *one == number)
 }
 
 fn copy(fd: &OwnedFd) -> Result<OwnedFd, Failure> {

@@ -35,7 +35,8 @@ pub(super) struct Image {
     pub(super) view: View,
     /// None in the tier `none`.
     pub(super) rules: Option<Rules>,
-    pub(super) zygotes: Generations<Running>,
+    /// Sessions that were asked for wait for them, by the daemon's number.
+    pub(super) zygotes: Generations<Running, u64>,
 }
 
 pub(super) struct Keeper {
@@ -148,6 +149,7 @@ impl Keeper {
         if events.daemon && !self.take_requests() {
             return Ok(false);
         }
+        self.make_waiting_cells();
         self.take_early_deaths();
         self.press_guards();
         self.trash.step(TRASH_STEP_MAX);
@@ -196,10 +198,11 @@ impl Keeper {
     /// When the loop must run again even if nothing happens.
     fn next_deadline(&self) -> Option<Instant> {
         let margin = Duration::from_millis(1);
-        let trash = (!self.trash.is_empty()).then(Instant::now);
+        let work = !self.trash.is_empty() || self.images.iter().any(|image| image.zygotes.has_work());
+        let work = work.then(Instant::now);
         let guards = self.cells.values().filter(|cell| cell.state != State::Dead).filter_map(|cell| cell.end_until);
         let zygotes = self.images.iter().filter_map(|image| image.zygotes.deadline());
-        trash.into_iter().chain(guards.chain(zygotes).map(|at| at + margin)).min()
+        work.into_iter().chain(guards.chain(zygotes).map(|at| at + margin)).min()
     }
 
     /// Takes what the daemon asks; `false` once its end is closed.
@@ -219,7 +222,7 @@ impl Keeper {
         match message {
             ToKeeper::MakeCell { cell, image } => {
                 self.wake_zygote(image as usize);
-                self.make_cell(cell, image);
+                self.ask_for_cell(cell, image as usize);
             }
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),

@@ -29,7 +29,8 @@
 //! and does not know is to die; should the keeper be killed as well, they come to the warden.
 //!
 //! **A zygote is replaced** as the other keeper does it (`generations`). Guards forked by the one before live on: they
-//! come to the keeper, which adopts what is orphaned, and are told from its other orphans by their process ids.
+//! come to the keeper, which adopts what is orphaned, and are told from its other orphans by their process ids. A session
+//! that is asked for while none forks waits for one, bounded, as forks do there.
 //!
 //! **Paths.** There is no `/workspace`: programs find themselves in the session's folder, and `HOME` and `TMPDIR` name
 //! it. The server still takes `/workspace/...` in file operations and the editor. The image is the machine's own disk,

@@ -42,13 +42,14 @@ impl Keeper {
         self.rest_zygote(index);
     }
 
-    /// Ends the zygotes of an image that is tired, unless a session of it lives.
+    /// Ends the zygotes of an image that is tired, unless a session of it lives or is waited for.
     pub(super) fn rest_zygote(&mut self, index: usize) {
-        if self.cells.values().any(|cell| cell.image == index) {
+        let Some(image) = self.images.get_mut(index) else { return };
+        if self.cells.values().any(|cell| cell.image == index) || image.zygotes.waiting().next().is_some() {
             return;
         }
-        let ended = self.images.get_mut(index).and_then(|image| image.zygotes.rest());
-        for zygote in ended.into_iter().flatten() {
+        let Some((ended, _)) = image.zygotes.rest() else { return };
+        for zygote in ended {
             // It ends with its link, and is reaped as a child that nobody knows any more.
             self.trash.take(&zygote.process.folder);
         }
@@ -83,7 +84,7 @@ impl Keeper {
         started.inspect_err(|_| self.trash.take(&own.root))
     }
 
-    /// A start that fails is tried again by `tend_zygotes`.
+    /// A start that fails is tried again by `tend_zygotes`; who has waited for it may be refused.
     fn start_current(&mut self, index: usize) {
         let process = self.start_zygote(index).ok();
         self.zygote_started(index, process);
@@ -94,6 +95,7 @@ impl Keeper {
         if let Some(image) = self.images.get_mut(index) {
             image.zygotes.started(serial, process, Instant::now());
         }
+        self.refuse_who_waits_in_vain(index);
     }
 
     fn next_serial(&mut self) -> u32 {
@@ -157,6 +159,7 @@ impl Keeper {
         if let Some(zygote) = ended {
             self.trash.take(&zygote.process.folder);
         }
+        self.refuse_who_waits_in_vain(index);
         Ok(())
     }
 

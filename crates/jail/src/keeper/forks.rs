@@ -10,8 +10,8 @@ use ringfence_sys::{packet, signal};
 
 use super::Keeper;
 use super::cells::State;
-use super::zygote::{ORPHANS, find};
-use crate::limits::{FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX};
+use super::zygote::{ORPHANS, Zygotes, find};
+use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::plan::CELL_ID;
 use crate::zygote;
 
@@ -31,21 +31,22 @@ impl Keeper {
         let errno = match zygotes {
             None => 0,
             Some(_) if fds.len() != WORKER_FDS => libc::EINVAL,
-            Some(zygotes) if zygotes.queue.len() >= FORKS_QUEUED_MAX => libc::EAGAIN,
-            Some(zygotes) => {
-                zygotes.queue.push_back(Fork { cell, fds });
-                if let Some(index) = image {
-                    self.send_forks(index);
+            Some(zygotes) => match zygotes.wait(Fork { cell, fds }) {
+                Ok(()) => {
+                    if let Some(index) = image {
+                        self.send_forks(index);
+                    }
+                    return;
                 }
-                return;
-            }
+                Err(_) => libc::EAGAIN,
+            },
         };
         self.outbox.push(FromKeeper::WorkerFailed { cell, errno }, Vec::new());
     }
 
     /// Sends what is queued, as far as a zygote is ready and its socket has room.
     fn send_forks(&mut self, index: usize) {
-        while let Some((serial, fork)) = self.next_fork(index) {
+        while let Some((serial, fork)) = self.zygotes_mut(index).and_then(Zygotes::next_waiting) {
             match self.send_fork(index, serial, &fork) {
                 Ok(()) => {
                     if let Some(zygote) = find(self.zygotes_mut(index), serial) {
@@ -54,7 +55,7 @@ impl Keeper {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Some(zygotes) = self.zygotes_mut(index) {
-                        zygotes.queue.push_front(fork);
+                        zygotes.wait_on(fork);
                     }
                     return;
                 }
@@ -66,17 +67,11 @@ impl Keeper {
         }
     }
 
-    fn next_fork(&mut self, index: usize) -> Option<(u32, Fork)> {
-        let zygotes = self.zygotes_mut(index)?;
-        let serial = zygotes.line.forking_serial()?;
-        Some((serial, zygotes.queue.pop_front()?))
-    }
-
     fn send_fork(&self, index: usize, serial: u32, fork: &Fork) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let cell = self.cells.get(&fork.cell).filter(|cell| cell.state == State::Live).ok_or_else(gone)?;
         let zygotes = self.images.get(index).and_then(|image| image.zygotes.as_ref()).ok_or_else(gone)?;
-        let zygote = zygotes.line.iter().find(|zygote| zygote.serial == serial).ok_or_else(gone)?;
+        let zygote = zygotes.iter().find(|zygote| zygote.serial == serial).ok_or_else(gone)?;
         let doors = match (&self.groups, &cell.group) {
             (Some(groups), Some(name)) => groups.doors(name)?,
             _ => Vec::new(),
@@ -118,7 +113,7 @@ impl Keeper {
     fn zygote_said(&mut self, index: usize, serial: u32, message: FromZygote) {
         match message {
             FromZygote::Ready => {
-                let took_over = self.zygotes_mut(index).is_some_and(|all| all.line.ready(serial, Instant::now()));
+                let took_over = self.zygotes_mut(index).is_some_and(|all| all.ready(serial, Instant::now()));
                 if took_over && self.ready {
                     self.outbox.push(FromKeeper::ZygoteReady { image: index as u32, zygote: serial }, Vec::new());
                 }
@@ -159,7 +154,7 @@ impl Keeper {
     /// A child of ours has ended that is neither init nor zygote: a worker whose zygote has ended, or is about to be
     /// seen to have.
     pub(super) fn orphan_ended(&mut self, pid: u32, status: i32) {
-        let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().flat_map(|all| all.line.iter()));
+        let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().flat_map(|all| all.iter()));
         let serials: Vec<u32> = zygotes.map(|zygote| zygote.serial).chain([ORPHANS]).collect();
         for serial in serials {
             self.worker_ended(serial, pid, status);

@@ -81,7 +81,7 @@ use cells::{Cell, Removal};
 use ids::Ids;
 use outbox::{Heard, Outbox};
 use pulled::Pulls;
-use zygote::{Starter, Zygotes};
+use zygote::{Starter, Zygotes, interests};
 
 /// The daemon's id inside a fleet that has a range.
 pub(crate) const DAEMON_ID: u32 = 65_533;
@@ -293,7 +293,7 @@ impl Keeper {
         });
         let mut zygotes = Vec::new();
         for (index, image) in self.images.iter().enumerate() {
-            for (serial, link, flags) in image.zygotes.iter().flat_map(Zygotes::interests) {
+            for (serial, link, flags) in image.zygotes.iter().flat_map(interests) {
                 fds.push(PollFd::new(link, flags));
                 zygotes.push((fds.len() - 1, (index, serial)));
             }
@@ -317,7 +317,7 @@ impl Keeper {
     /// When the loop must run again even if nothing happens.
     fn next_deadline(&self) -> Option<Instant> {
         let removals = self.removals.iter().map(|removal| removal.again_at);
-        let zygotes = self.images.iter().filter_map(|image| image.zygotes.as_ref()?.line.deadline());
+        let zygotes = self.images.iter().filter_map(|image| image.zygotes.as_ref()?.deadline());
         removals.chain(zygotes).min()
     }
 
@@ -362,8 +362,7 @@ impl Keeper {
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        if self.ready || !self.images.iter().all(|image| image.zygotes.as_ref().is_none_or(|all| all.line.is_settled()))
-        {
+        if self.ready || !self.images.iter().all(|image| image.zygotes.as_ref().is_none_or(|all| all.is_settled())) {
             return Ok(());
         }
         self.ready = true;

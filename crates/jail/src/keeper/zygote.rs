@@ -1,6 +1,5 @@
 //! The keeper's side of the zygotes: starting, restarting, renewing, ending them. `forks` has what they do.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -25,12 +24,8 @@ use crate::step::StepName;
 use crate::steps::Failure;
 use crate::zygote;
 
-/// The zygotes of an image, and what waits for them.
-pub(super) struct Zygotes {
-    pub(super) line: Generations<Running>,
-    /// Forks that were not sent yet.
-    pub(super) queue: VecDeque<Fork>,
-}
+/// The zygotes of an image, and the forks that were not sent to them yet.
+pub(super) type Zygotes = Generations<Running, Fork>;
 
 /// What is held of each.
 pub(super) struct Running {
@@ -38,19 +33,13 @@ pub(super) struct Running {
     pub(super) link: OwnedFd,
 }
 
-impl Zygotes {
-    pub(super) fn resting() -> Zygotes {
-        Zygotes { line: Generations::resting(), queue: VecDeque::new() }
-    }
-
-    /// What to wait for on the links of those that run, each with its number.
-    pub(super) fn interests(&self) -> impl Iterator<Item = (u32, &OwnedFd, PollFlags)> {
-        let writes = self.line.forking_serial().filter(|_| !self.queue.is_empty());
-        self.line.iter().map(move |zygote| {
-            let writing = if writes == Some(zygote.serial) { PollFlags::OUT } else { PollFlags::empty() };
-            (zygote.serial, &zygote.process.link, PollFlags::IN | writing)
-        })
-    }
+/// What to wait for on the links of those that run, each with its number.
+pub(super) fn interests(zygotes: &Zygotes) -> impl Iterator<Item = (u32, &OwnedFd, PollFlags)> {
+    let writes = zygotes.forking_serial().filter(|_| zygotes.has_work());
+    zygotes.iter().map(move |zygote| {
+        let writing = if writes == Some(zygote.serial) { PollFlags::OUT } else { PollFlags::empty() };
+        (zygote.serial, &zygote.process.link, PollFlags::IN | writing)
+    })
 }
 
 /// What every zygote is started with.
@@ -116,7 +105,7 @@ impl Keeper {
     /// A cell of the image is asked for: its zygote is started if it rests.
     pub(super) fn wake_zygote(&mut self, index: usize) {
         let Some(image) = self.images.get_mut(index) else { return };
-        if image.zygotes.as_mut().is_some_and(|zygotes| zygotes.line.wake()) {
+        if image.zygotes.as_mut().is_some_and(|zygotes| zygotes.wake()) {
             self.start_current(index);
         }
     }
@@ -124,7 +113,7 @@ impl Keeper {
     /// Nobody has wanted the image for a while: its zygote gives its memory back.
     pub(super) fn tire_zygote(&mut self, index: usize) {
         if let Some(zygotes) = self.zygotes_mut(index) {
-            zygotes.line.tire();
+            zygotes.tire();
         }
         self.rest_zygote(index);
     }
@@ -135,9 +124,8 @@ impl Keeper {
             return;
         }
         let Some(zygotes) = self.zygotes_mut(index) else { return };
-        let Some(ended) = zygotes.line.rest() else { return };
-        let waiting: Vec<u64> = zygotes.queue.drain(..).map(|fork| fork.cell).collect();
-        self.lose_forks(waiting);
+        let Some((ended, waited)) = zygotes.rest() else { return };
+        self.lose_forks(waited.into_iter().map(|fork| fork.cell));
         for zygote in ended {
             // It is reaped as a child that nobody knows any more; of what it forked nothing lives.
             let _ = signal::send(zygote.process.child.pid.cast_signed(), libc::SIGKILL);
@@ -149,7 +137,7 @@ impl Keeper {
     /// Another zygote of the image is asked for.
     pub(super) fn renew_zygote(&mut self, number: u32) {
         let index = number as usize;
-        let renewal = self.zygotes_mut(index).map_or(Renewal::Refuse, |zygotes| zygotes.line.renew());
+        let renewal = self.zygotes_mut(index).map_or(Renewal::Refuse, |zygotes| zygotes.renew());
         let started = match (renewal, self.images.get(index)) {
             (Renewal::Wait, _) => return,
             (Renewal::Start, Some(image)) => self.start_zygote(image),
@@ -159,12 +147,12 @@ impl Keeper {
             Ok(process) => {
                 let serial = self.next_serial();
                 if let Some(zygotes) = self.zygotes_mut(index) {
-                    zygotes.line.followed(serial, process, Instant::now());
+                    zygotes.followed(serial, process, Instant::now());
                 }
             }
             Err(failure) => {
                 if let Some(zygotes) = self.zygotes_mut(index) {
-                    zygotes.line.not_followed();
+                    zygotes.not_followed();
                 }
                 self.say_not_renewed(index, failure.errno);
             }
@@ -186,7 +174,7 @@ impl Keeper {
         Ok(Running { child, link })
     }
 
-    /// A start that fails is tried again by `tend_zygotes`.
+    /// A start that fails is tried again by `tend_zygotes`; what has waited for it may be given up.
     fn start_current(&mut self, index: usize) {
         let process = self.images.get(index).and_then(|image| self.start_zygote(image).ok());
         self.zygote_started(index, process);
@@ -195,7 +183,9 @@ impl Keeper {
     fn zygote_started(&mut self, index: usize, process: Option<Running>) {
         let serial = self.next_serial();
         if let Some(zygotes) = self.zygotes_mut(index) {
-            zygotes.line.started(serial, process, Instant::now());
+            zygotes.started(serial, process, Instant::now());
+            let waited = zygotes.give_up();
+            self.lose_forks(waited.into_iter().map(|fork| fork.cell));
         }
     }
 
@@ -207,7 +197,7 @@ impl Keeper {
     /// Whose zygote a process is: the image, and its number.
     pub(super) fn zygote_of(&self, pid: u32) -> Option<(usize, u32)> {
         self.images.iter().enumerate().find_map(|(index, image)| {
-            let mut all = image.zygotes.iter().flat_map(|zygotes| zygotes.line.iter());
+            let mut all = image.zygotes.iter().flat_map(|zygotes| zygotes.iter());
             all.find(|zygote| zygote.process.child.pid == pid).map(|zygote| (index, zygote.serial))
         })
     }
@@ -227,11 +217,9 @@ impl Keeper {
             }
         }
         let Some(zygotes) = self.zygotes_mut(index) else { return Ok(()) };
-        let mut lost = zygotes.line.ended(serial).map(|zygote| zygote.in_flight).unwrap_or_default();
-        if zygotes.line.is_hopeless() {
-            lost.extend(zygotes.queue.drain(..).map(|fork| fork.cell));
-        }
-        let refused = zygotes.line.take_refusal();
+        let mut lost = zygotes.ended(serial).map(|zygote| zygote.in_flight).unwrap_or_default();
+        lost.extend(zygotes.give_up().into_iter().map(|fork| fork.cell));
+        let refused = zygotes.take_refusal();
         self.lose_forks(lost);
         if refused {
             self.say_not_renewed(index, 0);
@@ -246,17 +234,17 @@ impl Keeper {
         for index in 0..self.images.len() {
             let Some(image) = self.images.get_mut(index) else { continue };
             let Some(zygotes) = &mut image.zygotes else { continue };
-            for process in zygotes.line.dismiss() {
+            for process in zygotes.dismiss() {
                 zygote::dismiss(&process.link);
             }
-            for zygote in zygotes.line.overdue(now) {
+            for zygote in zygotes.overdue(now) {
                 if !self.ready {
                     let detail = image.spec.image.clone();
                     return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail });
                 }
                 let _ = signal::send(zygote.process.child.pid.cast_signed(), libc::SIGKILL);
             }
-            if zygotes.line.is_due(now) {
+            if zygotes.is_due(now) {
                 self.start_current(index);
             }
         }
@@ -266,7 +254,7 @@ impl Keeper {
     /// Tells the daemon which zygotes fork, once it hears.
     pub(super) fn say_which_zygotes_fork(&mut self) {
         for index in 0..self.images.len() {
-            let serial = self.zygotes_mut(index).and_then(|zygotes| zygotes.line.forking_serial());
+            let serial = self.zygotes_mut(index).and_then(|zygotes| zygotes.forking_serial());
             if let Some(zygote) = serial {
                 self.outbox.push(FromKeeper::ZygoteReady { image: index as u32, zygote }, Vec::new());
             }
@@ -277,7 +265,7 @@ impl Keeper {
         self.outbox.push(FromKeeper::ZygoteNotRenewed { image: index as u32, errno }, Vec::new());
     }
 
-    fn lose_forks(&mut self, cells: Vec<u64>) {
+    fn lose_forks(&mut self, cells: impl IntoIterator<Item = u64>) {
         for cell in cells {
             self.outbox.push(FromKeeper::WorkerFailed { cell, errno: 0 }, Vec::new());
         }
@@ -293,7 +281,7 @@ pub(super) const ORPHANS: u32 = 0;
 
 /// The zygote with this number, if it still runs.
 pub(super) fn find(zygotes: Option<&mut Zygotes>, serial: u32) -> Option<&mut Zygote<Running>> {
-    zygotes?.line.find(serial)
+    zygotes?.find(serial)
 }
 
 fn start_failed(image: &Image, failure: Failure) -> SetupFailure {
