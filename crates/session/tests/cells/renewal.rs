@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::time::Duration;
 
-use ringfence_op::SessionId;
-use ringfence_session::Sessions;
+use ringfence_op::{FaultKind, SessionId};
+use ringfence_session::{Lease, Sessions};
 
 use crate::{FORKS_MAX, GATE, SESSIONS_MAX, lease, python, release};
 
@@ -69,11 +70,24 @@ async fn no_lease_waits_for_the_next_zygote(sessions: Sessions) {
     while layouts.contains(&another_layout(&sessions).await) {}
 }
 
+/// A session, once there is room: those that have been released take theirs until their cells are gone.
+async fn lease_when_free(sessions: &Sessions) -> SessionId {
+    loop {
+        match sessions.create(Lease::default()).await {
+            Ok(leased) => return leased.id,
+            Err(fault) => {
+                assert!(matches!(fault.kind(), FaultKind::Capacity { .. }), "{fault:?}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
 async fn leases_side_by_side_go_on_through_many_zygotes(sessions: Sessions) {
     let walk = |sessions: Sessions| async move {
         let mut found = HashSet::new();
         for round in 0..40 {
-            let id = lease(&sessions).await;
+            let id = lease_when_free(&sessions).await;
             assert_eq!(python(&sessions, id, &format!("print({round})")).await.report.stdout, format!("{round}\n"));
             found.insert(layout(&sessions, id).await);
             sessions.destroy(id).expect("a session to release");
