@@ -12,7 +12,11 @@ pub(crate) const IMAGES_SERVED_MAX: usize = 64;
 pub(crate) const IMAGES_PULLED_MAX: usize = 16;
 /// Names of images that leases have said and that may be pulled, remembered with what came of each.
 pub(crate) const PULL_NAMES_MAX: usize = 1024;
-/// Of those, such as wait to be pulled.
+/// Of those, further names of images that are there: the oldest is forgotten, and asked for again.
+pub(crate) const PULL_ALIASES_MAX: usize = 512;
+/// Names that the puller gives one image in the store.
+pub(crate) const PULL_NAMES_EACH_MAX: usize = 16;
+/// Of the names, such as wait to be pulled.
 pub(crate) const PULLS_WAITING_MAX: usize = 16;
 /// How long a name that could not be pulled is left alone.
 pub(crate) const PULL_AGAIN_AFTER: Duration = Duration::from_secs(600);
@@ -26,6 +30,8 @@ pub(crate) const PULL_ANSWER_BYTES_MAX: u64 = 16 << 10;
 pub(crate) const PULL_SETUP_BYTES_MAX: u64 = 1 << 20;
 /// How much is told of why an image could not be pulled, characters.
 pub(crate) const PULL_TEXT_CHARS_MAX: usize = 1000;
+/// How often it is looked whether a puller that is lost has ended.
+pub(crate) const PULLER_END_POLL: Duration = Duration::from_millis(100);
 /// How long what pulls may take to be ready.
 pub(crate) const PULLER_READY_MAX: Duration = Duration::from_secs(30);
 /// The longest name of an image that can be set, bytes.

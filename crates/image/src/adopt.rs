@@ -25,6 +25,8 @@ pub struct Foreign {
     pub digest: String,
     /// Its variables, `NAME=value` each; what is not so is left out.
     pub environment: Vec<String>,
+    /// An image that is there and has so many names gets no further one.
+    pub names_max: usize,
 }
 
 /// Why a root could not be filled.
@@ -53,7 +55,7 @@ pub fn adopt(
     let text = serde_json::to_vec(&inputs).map_err(|e| ImageError::file("digest", Path::new("inputs"))(e.into()))?;
     let id = digest_of(text);
     let locked = store.lock(progress)?;
-    if let Some(held) = locked.found(&id, name)? {
+    if let Some(held) = locked.found(&id, name, foreign.names_max)? {
         return Ok(held);
     }
     let entry = locked.make(name, |building| {
@@ -75,7 +77,9 @@ fn take_in(
     root::top_entries(&folder)?;
     folder::prepare(&folder)?;
     for path in [&folder, building] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        // By a descriptor: what pulls images may not change modes by name.
+        fs::File::open(path)
+            .and_then(|folder| folder.set_permissions(fs::Permissions::from_mode(0o755)))
             .map_err(ImageError::file("make readable", path))?;
     }
     progress.step("looking for files that another image has as well");
@@ -141,6 +145,7 @@ mod tests {
             reference: "busybox.tar".to_owned(),
             digest: format!("sha256:{}", digit.repeat(64)),
             environment: environment.map(str::to_owned).into(),
+            names_max: usize::MAX,
         }
     }
 
@@ -178,6 +183,35 @@ mod tests {
         assert!(store.is_intact(&held.entry).unwrap());
         fs::write(held.entry.folder.join("root/etc/passwd"), "x").unwrap();
         assert!(!store.is_intact(&held.entry).unwrap());
+    }
+
+    #[test]
+    fn a_name_or_a_repositorys_own_digest_is_exact_and_an_image_gets_so_many_names() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::at(state.path());
+        let mut foreign = Foreign { reference: "r.example/a/b:1".to_owned(), names_max: 2, ..foreign("a") };
+        let held = adopt(&store, &foreign, "one", fill, &mut ()).unwrap();
+        let (id, digest) = (held.entry.manifest.id.clone(), foreign.digest.clone());
+        let find = |name: &str, repository: &str, digest: Option<&str>| {
+            store.find_exact(name, repository, digest).map(|entry| entry.manifest.id).ok()
+        };
+        assert_eq!(find("one", "docker.io/library/one", None), Some(id.clone()));
+        assert_eq!(find("x", "r.example/a/b", Some(&digest)), Some(id.clone()));
+        for (name, repository) in
+            [("x", "r.example/a"), ("x", "r.example/a/bb"), ("x", "s.example/a/b"), (&id[..12], "x")]
+        {
+            assert_eq!(find(name, repository, Some(&digest)), None, "{name} {repository}");
+        }
+        for name in [&id[..12], &id, &format!("sha256:{id}"), &digest, &format!("r.example/a/b@{digest}")] {
+            assert_eq!(find(name, "r.example/a/b", None), None, "{name}");
+        }
+        for name in ["two", "three"] {
+            adopt(&store, &foreign, name, fill, &mut ()).unwrap();
+        }
+        assert_eq!(store.find(&id).unwrap().names, ["one", "two"]);
+        foreign.names_max = usize::MAX;
+        adopt(&store, &foreign, "three", fill, &mut ()).unwrap();
+        assert_eq!(store.find(&id).unwrap().names.len(), 3);
     }
 
     #[test]

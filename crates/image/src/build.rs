@@ -81,7 +81,7 @@ pub fn build(
         return Ok(held);
     }
     let locked = store.lock(progress)?;
-    if let Some(held) = locked.found(&id, &declaration.name)? {
+    if let Some(held) = locked.found(&id, &declaration.name, usize::MAX)? {
         return Ok(held);
     }
     let work = Work { locked: &locked, declaration, programs, id, python };

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::digest::content_of;
 use crate::limits::{IMAGES_MAX, OTHER_BUILD_POLL, OTHER_BUILD_WAIT_MAX};
-use crate::manifest::{MANIFEST, Manifest};
+use crate::manifest::{MANIFEST, Manifest, Source};
 use crate::names::{Names, looks_like_id};
 use crate::{ImageError, Progress};
 
@@ -138,6 +138,34 @@ impl Store {
             Some(id) => id,
             None => self.find_by_digest(image)?.ok_or_else(|| self.unknown(image))?,
         };
+        self.entry(&names, id, image)
+    }
+
+    /// The image of that very name, or the one that was pulled by that digest from that repository (`HOST/PATH`): what
+    /// is called so for certain, and not whatever the name could be short for.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_exact(&self, name: &str, repository: &str, digest: Option<&str>) -> Result<Entry, ImageError> {
+        let names = Names::read(&self.images)?;
+        if let Some(id) = names.id_of(name) {
+            return self.entry(&names, id.to_owned(), name);
+        }
+        let is_it = |entry: &Entry| match (&entry.manifest.source, digest) {
+            (Source::Oci { reference, digest: own }, Some(digest)) => {
+                let rest = reference.strip_prefix(repository);
+                own == digest && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@']))
+            }
+            _ => false,
+        };
+        let found = match digest {
+            Some(_) => self.list()?.into_iter().filter_map(Listed::image).find(is_it),
+            None => None,
+        };
+        found.ok_or_else(|| self.unknown(name))
+    }
+
+    fn entry(&self, names: &Names, id: String, image: &str) -> Result<Entry, ImageError> {
         let folder = self.images.join(&id);
         match Manifest::read(&folder).and_then(|manifest| own(manifest, &id, &folder)) {
             Ok(manifest) => Ok(Entry { names: names.of(&id), manifest, folder }),
@@ -305,9 +333,12 @@ impl Locked {
         Ok(folder)
     }
 
-    /// The image, if it is here already; it has the name then.
-    pub(crate) fn found(&self, id: &str, name: &str) -> Result<Option<Held>, ImageError> {
+    /// The image, if it is here already; it has the name then, unless it has so many already.
+    pub(crate) fn found(&self, id: &str, name: &str, names_max: usize) -> Result<Option<Held>, ImageError> {
         let Some(mut held) = self.store.whole(id) else { return Ok(None) };
+        if held.entry.names.len() >= names_max {
+            return Ok(Some(held));
+        }
         self.name(name, id)?;
         held.entry.names = self.store.find(id)?.names;
         Ok(Some(held))
@@ -508,7 +539,12 @@ fn open_up(folder: &Path) -> Result<(), ImageError> {
     let mut waiting = vec![folder.to_owned()];
     while let Some(folder) = waiting.pop() {
         let rights = fs::Permissions::from_mode(0o700);
-        fs::set_permissions(&folder, rights).map_err(ImageError::file("make writable", &folder))?;
+        // By a descriptor, as what pulls images must; by name where its owner may not even read it.
+        let done = match File::open(&folder) {
+            Ok(open) => open.set_permissions(rights),
+            Err(_) => fs::set_permissions(&folder, rights),
+        };
+        done.map_err(ImageError::file("make writable", &folder))?;
         for entry in fs::read_dir(&folder).map_err(ImageError::file("list", &folder))? {
             let entry = entry.map_err(ImageError::file("list", &folder))?;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

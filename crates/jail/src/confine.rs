@@ -110,6 +110,16 @@ pub fn confine_puller(store: &Path, readable: &[PathBuf]) -> Result<(), JailErro
     load(Own::Puller).map_err(fail("load the puller's seccomp filter"))
 }
 
+/// Closes whatever a process has got from the one that started it beside its standard descriptors. To be called before
+/// anything else is opened: descriptors that somebody owns would be closed as well.
+///
+/// # Errors
+/// As `close_range(2)`.
+pub fn close_inherited() -> io::Result<()> {
+    const AFTER_STANDARD: u32 = 3;
+    process::close_from(AFTER_STANDARD)
+}
+
 fn readable_by_the_puller(store: &Path, readable: &[PathBuf]) -> io::Result<Vec<(OwnedFd, u64)>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let mut opened = vec![(open(store, flags, Mode::empty())?, OF_WORKSPACES)];

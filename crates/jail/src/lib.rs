@@ -38,7 +38,7 @@ mod warden;
 mod zygote;
 
 pub use config::{KeeperConfig, Pulled};
-pub use confine::{Confined, confine, confine_puller};
+pub use confine::{Confined, close_inherited, confine, confine_puller};
 pub use error::JailError;
 pub use flat::needs_mounts;
 pub use fleet::enter_fleet;

@@ -157,7 +157,7 @@ fn modes_and_times_are_kept_without_what_makes_root() {
         (metadata.mode() & 0o7777, metadata.mtime())
     };
     assert_eq!(look(""), (0o750, 1));
-    assert_eq!(look("tmp"), (0o1777, 1_111));
+    assert_eq!(look("tmp"), (0o1755, 1_111));
     assert_eq!(look("tmp/suid"), (0o755, 2_222));
     // Whoever unpacks without owners must be able to read and remove it.
     assert_eq!(look("tmp/none"), (0o400, 3_333));

@@ -31,6 +31,11 @@ impl Images {
         }
     }
 
+    /// Nothing is called so any more.
+    pub(crate) fn forget(&self, name: &str) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     /// The image that is meant; the default where none is, which the log is told once for each name.
     pub(crate) fn choose(&self, hint: Option<&str>) -> u32 {
         let Some(name) = hint else { return DEFAULT };
@@ -92,6 +97,8 @@ mod tests {
         assert_eq!([Some("coming"), Some("x@sha256:aa"), Some("bare")].map(|name| images.choose(name)), [5, 5, 0]);
         assert_eq!(*asked.0.lock().unwrap(), ["coming"]);
         assert!(images.is_news("coming"), "nobody wondered");
+        images.forget("coming");
+        assert_eq!((images.choose(Some("coming")), asked.0.lock().unwrap().len()), (DEFAULT, 2), "asked for again");
     }
 
     #[test]

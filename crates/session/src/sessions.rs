@@ -108,6 +108,11 @@ impl Sessions {
         self.inner.images.learn(names, image);
     }
 
+    /// Undoes [`Self::learn`] for one name: leases that say it ask [`crate::Absent`] again.
+    pub fn forget(&self, name: &str) {
+        self.inner.images.forget(name);
+    }
+
     /// Runs one call. The call goes on when the returned future is dropped: the session is usable as soon as it ends.
     ///
     /// # Errors

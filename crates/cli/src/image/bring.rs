@@ -84,7 +84,7 @@ fn take_in(
     teller: &mut Teller,
     matches: &ArgMatches,
 ) -> Result<ExitCode, Failure> {
-    let place = Place { store, blobs, name };
+    let place = Place { store, blobs, name, names_max: usize::MAX };
     let mut unpacking = Teller::new();
     let (held, unpacked) = place.take_in(found, reference, &mut unpacking, teller).map_err(failed)?;
     if let Some(unpacked) = unpacked.filter(|unpacked| unpacked.left_out > 0) {
@@ -100,6 +100,8 @@ pub(crate) struct Place<'a> {
     pub(crate) store: &'a Store,
     pub(crate) blobs: &'a Blobs,
     pub(crate) name: &'a str,
+    /// As [`Foreign::names_max`].
+    pub(crate) names_max: usize,
 }
 
 impl Place<'_> {
@@ -115,6 +117,7 @@ impl Place<'_> {
             reference: reference.to_owned(),
             digest: found.manifest_digest.to_string(),
             environment: found.config.env.clone(),
+            names_max: self.names_max,
         };
         let mut unpacked = None;
         let fill = |root: &Path| {

@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::limits::{
-    IMAGES_PULLED_MAX, PULL_ANSWER_BYTES_MAX, PULL_NAME_BYTES_MAX, PULLER_READY_MAX, PULLS_WAITING_MAX,
+    IMAGES_PULLED_MAX, PULL_ANSWER_BYTES_MAX, PULL_NAME_BYTES_MAX, PULLER_END_POLL, PULLER_READY_MAX, PULLS_WAITING_MAX,
 };
 use crate::served::Served;
 use allowed::Allowed;
@@ -176,7 +176,7 @@ impl Started {
     pub(crate) fn pulls(self, allowed: Allowed) -> (Arc<Pulls>, Link) {
         let (queue, names) = mpsc::channel(PULLS_WAITING_MAX);
         let pulls = Arc::new(Pulls { allowed, asked: Mutex::default(), queue });
-        (pulls, Link { stream: self.link, names })
+        (pulls, Link { stream: self.link, child: self.child, names })
     }
 }
 
@@ -193,10 +193,17 @@ impl Absent for Pulls {
         if name.len() > PULL_NAME_BYTES_MAX || self.queue.is_closed() || self.allowed.reference(name).is_none() {
             return false;
         }
+        // A digest alone says which: any number of tags beside it are one name.
+        let bare = without_tag(name).filter(|bare| self.allowed.reference(bare).is_some());
+        let name = bare.as_deref().unwrap_or(name);
         let mut asked = self.asked();
         match asked.ask(name, Instant::now()) {
             Answer::Coming => true,
             Answer::Nothing => false,
+            Answer::Full => {
+                tracing::warn!(image = ?name, "is not pulled: so many names have failed lately that no more are tried");
+                false
+            }
             Answer::Pull if self.queue.try_send(name.to_owned()).is_ok() => {
                 tracing::info!(image = ?name, "is pulled: its sessions get the default image until it is there");
                 true
@@ -207,6 +214,14 @@ impl Absent for Pulls {
             }
         }
     }
+}
+
+/// A name with tag and digest, without the tag.
+fn without_tag(name: &str) -> Option<String> {
+    let (rest, digest) = name.split_once('@')?;
+    // A colon before the last slash is that of a port.
+    let (bare, tag) = rest.rsplit_once(':')?;
+    (!tag.contains('/')).then(|| format!("{bare}@{digest}"))
 }
 
 impl Pulls {
@@ -220,9 +235,17 @@ impl Pulls {
                 if brought.new && interp.add_image(name, brought.has_python, brought.limits) != brought.image {
                     bail!("its numbers are not the keeper's");
                 }
+                // A name with a digest is known by that: of an index, it is another than the image's own.
+                let alias = name.split_once('@').map_or(name, |(_, digest)| digest);
+                let is_own = brought.digest.as_deref() == Some(alias);
                 let ids = [brought.id.clone(), format!("sha256:{}", brought.id)];
-                sessions.learn(ids.into_iter().chain(brought.digest).chain([name.to_owned()]), brought.image);
-                self.asked().came(name);
+                sessions.learn(ids.into_iter().chain(brought.digest).chain([alias.to_owned()]), brought.image);
+                if is_own {
+                    self.asked().was_known(name);
+                } else {
+                    let forgotten = self.asked().came(name, alias, brought.new);
+                    forgotten.iter().for_each(|alias| sessions.forget(alias));
+                }
                 tracing::info!(image = ?name, id = ?brought.id, "has been pulled: its sessions get it from now on");
             }
             Said::Failed { why, for_good } => {
@@ -240,6 +263,7 @@ impl Pulls {
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: UnixStream,
+    child: Child,
     names: mpsc::Receiver<String>,
 }
 
@@ -251,6 +275,12 @@ impl Link {
         pulls.asked().give_up();
         if let Err(error) = ended {
             tracing::error!(error = format!("{error:#}"), "no more images are pulled: the process that did so is lost");
+            // It ends with its link, if it has not ended already; nobody else looks at it while the server runs.
+            let Link { stream, mut child, .. } = self;
+            drop(stream);
+            while matches!(child.try_wait(), Ok(None)) {
+                tokio::time::sleep(PULLER_END_POLL).await;
+            }
         }
     }
 
@@ -277,4 +307,22 @@ impl Link {
 /// A descriptor of ours under another number, as a socket.
 fn socket_of(fd: impl AsFd) -> std::io::Result<OwnedFd> {
     fd.as_fd().try_clone_to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_tag;
+
+    #[test]
+    fn a_tag_beside_a_digest_is_no_part_of_the_name() {
+        for (name, bare) in [
+            ("r.example:5000/a/b:1@sha256:aa", Some("r.example:5000/a/b@sha256:aa")),
+            ("python:3.12@sha256:aa", Some("python@sha256:aa")),
+            ("r.example:5000/a/b@sha256:aa", None),
+            ("python@sha256:aa", None),
+            ("python:3.12", None),
+        ] {
+            assert_eq!(without_tag(name).as_deref(), bare, "{name}");
+        }
+    }
 }

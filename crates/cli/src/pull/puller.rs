@@ -18,10 +18,16 @@ use ringfence_oci::{Blobs, Credentials, PullOptions, Reference};
 use super::allowed::Allowed;
 use super::{Brought, Said, Setup, socket_of};
 use crate::image::bring;
-use crate::limits::{PULL_ANSWER_BYTES_MAX, PULL_SETUP_BYTES_MAX, PULL_TEXT_CHARS_MAX, PULL_WHILE_SERVING_MAX};
+use crate::limits::{
+    PULL_ANSWER_BYTES_MAX, PULL_NAMES_EACH_MAX, PULL_SETUP_BYTES_MAX, PULL_TEXT_CHARS_MAX, PULL_WHILE_SERVING_MAX,
+};
 
 /// Runs until the daemon is gone.
 pub(crate) fn run() -> ExitCode {
+    // Nothing of ours is open yet but the two sockets, and what the log goes to.
+    if ringfence_jail::close_inherited().is_err() {
+        return ExitCode::FAILURE;
+    }
     let (Ok(daemon), Ok(keeper)) = (socket_of(std::io::stdin()), socket_of(std::io::stdout())) else {
         return ExitCode::FAILURE;
     };
@@ -129,7 +135,11 @@ impl Puller {
     fn try_bring(&mut self, name: &str) -> Result<Brought, Refused> {
         let refused = |why: &str| Refused { why: why.to_owned(), for_good: true };
         let reference = self.allowed.reference(name).ok_or_else(|| refused("`pull` does not allow it"))?;
-        let held = match self.store.find(name).and_then(|entry| self.store.hold(entry)) {
+        // Nothing that the name could be short for, nor another repository's: `pull` and `images` allow this one alone.
+        let repository = format!("{}/{}", reference.host(), reference.repository());
+        let digest = reference.digest().map(|digest| digest.to_string());
+        let found = self.store.find_exact(name, &repository, digest.as_deref());
+        let held = match found.and_then(|entry| self.store.hold(entry)) {
             Ok(held) => held,
             Err(ImageError::Unknown { .. }) => self.pull(&reference, name)?,
             Err(error) => return Err(Refused::for_now(error)),
@@ -163,7 +173,7 @@ impl Puller {
         let blobs = Blobs::open(folder.folder()).map_err(Refused::for_now)?;
         let found = ringfence_oci::pull(reference, &self.credentials, &blobs, &options, &mut ());
         let found = found.map_err(Refused::for_now)?;
-        let place = bring::Place { store: &self.store, blobs: &blobs, name };
+        let place = bring::Place { store: &self.store, blobs: &blobs, name, names_max: PULL_NAMES_EACH_MAX };
         let (held, _) = place.take_in(&found, &reference.to_string(), &mut (), &mut ()).map_err(Refused::for_now)?;
         Ok(held)
     }

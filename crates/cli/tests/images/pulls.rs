@@ -105,6 +105,53 @@ fn what_is_not_allowed_is_never_asked_for_and_what_fails_is_asked_for_once() {
 }
 
 #[test]
+fn what_a_name_could_be_short_for_is_not_served_behind_the_settings() {
+    let (registry, digest) = registry(static_root);
+    let (host, house) = (registry.host(), House::new());
+    let secret = format!("{host}/secret/thing:1");
+    let pulled = house.image(&["pull", &format!("{host}/some/thing:1"), "--name", &secret]);
+    assert_eq!(pulled.status, 0, "{pulled:?}");
+    let id = house.image(&["inspect", &secret, "--json"]).json()["id"].as_str().unwrap().to_owned();
+    let pull = format!("docker.io/*,{host}/allowed/*,{host}/some/thing");
+    // Nothing is asked of registries elsewhere.
+    let options = options().env("HTTPS_PROXY", "http://127.0.0.1:1").state_dir(house.folder());
+    let server = options.args(["--images", "bare", "--pull", &pull]).start();
+    let mut client = server.client();
+    // What is asked for last is answered last: then all before it is done with.
+    let last = format!("{host}/allowed/last:1");
+    for name in [&id[..12], &format!("{host}/allowed/anything@{digest}"), &last] {
+        assert_eq!(leased(&mut client, name), "bare", "{name}");
+    }
+    eventually("the question for the last", || {
+        registry.asked().iter().any(|path| path.contains("allowed/last")).then_some(())
+    });
+    for name in [&id[..12], &format!("{host}/allowed/anything@{digest}")] {
+        assert_eq!(leased(&mut client, name), "bare", "{name}");
+    }
+    // The repository that it was pulled from has it by its digest.
+    let own = format!("{host}/some/thing@{digest}");
+    eventually("the image", || (leased(&mut client, &own) == own).then_some(()));
+    assert_eq!(manifests_asked(&registry, &digest), 1, "asked of the repository alone that nobody has pulled from");
+}
+
+#[test]
+fn the_puller_has_no_descriptor_of_whoever_started_the_server() {
+    let (registry, _) = registry(static_root);
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::File::create(folder.path().join("inherited")).unwrap();
+    // For the server to inherit, as from a supervisor that does not look after its own.
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let server = options().args(["--pull", &format!("{}/some/*", registry.host())]).start();
+    let open = |pid: u32| -> Vec<_> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok()).collect()
+    };
+    let inherited = folder.path().canonicalize().unwrap().join("inherited");
+    assert!(open(server.pid()).contains(&inherited), "the server has it: or this shows nothing");
+    assert!(!open(puller_of(server.pid())).contains(&inherited));
+}
+
+#[test]
 fn a_registry_that_holds_the_puller_up_holds_nobody_else_up() {
     let registry = Server::start(|_| Response { hold: true, cut: Some(0), ..Response::new(200, "x") });
     let thing = format!("{}/some/thing:1", registry.host());
@@ -127,6 +174,8 @@ fn without_its_puller_the_server_serves_what_it_has() {
     let mut server = options().args(["--pull", &thing]).start();
     let puller = rustix::process::Pid::from_raw(puller_of(server.pid()).cast_signed()).unwrap();
     rustix::process::kill_process(puller, rustix::process::Signal::KILL).unwrap();
+    let process = format!("/proc/{}", puller.as_raw_nonzero());
+    eventually("the puller's end, which somebody has to see", || (!Path::new(&process).exists()).then_some(()));
     let mut client = server.client();
     assert_eq!(leased(&mut client, &thing), "bare");
     assert_eq!(client.lease(&json!({})).python("print(6 * 7)"), "42\n");

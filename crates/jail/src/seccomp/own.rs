@@ -1,15 +1,15 @@
 //! The system calls of the server's own processes. What they need is short for two of them: the daemon, which reads
 //! what strangers send, and the warden, which waits. The keeper and what it starts build cells, and need what that
-//! takes; theirs refuses what no part of a fleet ever asks of the kernel. What pulls images has the list of a cell: the
-//! files that it reaches, and that it starts nothing, are Landlock's matter.
+//! takes; theirs refuses what no part of a fleet ever asks of the kernel. What pulls images has the list of a cell without
+//! what Landlock does not govern: sockets that are files, and owners, modes and attributes of whatever its user owns.
 
 use std::collections::BTreeMap;
 
 use libc::*;
 
-use super::table::{ALLOWED, REFUSED};
+use super::table::{ALLOWED, REFUSED, REFUSED_IN_COMPANY};
 use super::tree::{Answer, Check};
-use super::{FilterError, NAMESPACE_FLAGS, assemble, conditions};
+use super::{FilterError, NAMESPACE_FLAGS, assemble, conditions, conditions_in_company};
 
 /// A process of the server's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,13 @@ pub(super) fn answers(own: Own) -> BTreeMap<u32, Answer> {
         Own::Daemon => conditions_of_the_daemon(),
         Own::Warden => Vec::new(),
         Own::Keeper => conditions_of_the_keeper(),
-        Own::Puller => conditions(),
+        Own::Puller => conditions_of_the_puller(),
     };
     answers.extend(lists(own).iter().copied().flatten().map(|call| (number(call), Answer::Allow)));
     answers.extend(conditions.into_iter().map(|(call, rules)| (number(&call), Answer::RefuseIf(rules))));
     if own == Own::Puller {
-        answers.extend(NEVER_OF_THE_PULLER.iter().map(|call| (number(call), Answer::Errno(EPERM))));
+        let never = NEVER_OF_THE_PULLER.iter().chain(REFUSED_IN_COMPANY);
+        answers.extend(never.map(|call| (number(call), Answer::Errno(EPERM))));
     }
     answers
 }
@@ -234,17 +235,52 @@ const NEVER_OF_THE_DAEMON: &[i64] = &[
     SYS_io_setup,
 ];
 
-/// What the puller does not do of all that a cell may: start a program, signal others, listen, make devices.
+/// What the puller does not do of all that a cell may: start a program, signal others, listen, make devices; and what
+/// Landlock has no rule for, which as root would reach every file of the machine: owners, attributes, and modes by name.
+/// The mode of what it has open is looked at below.
 const NEVER_OF_THE_PULLER: &[i64] = &[
     SYS_execve,
     SYS_execveat,
     SYS_kill,
     SYS_tkill,
+    SYS_pidfd_open,
     SYS_pidfd_send_signal,
     SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo,
     SYS_listen,
+    SYS_socketpair,
     SYS_mknodat,
+    SYS_fchmodat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_setxattr,
+    SYS_lsetxattr,
+    SYS_fsetxattr,
+    SYS_removexattr,
+    SYS_lremovexattr,
+    SYS_fremovexattr,
+    // Landlock has known it since Linux 6.2.
+    SYS_truncate,
+    #[cfg(target_arch = "x86_64")]
+    SYS_fork,
+    #[cfg(target_arch = "x86_64")]
+    SYS_vfork,
+    #[cfg(target_arch = "x86_64")]
+    SYS_creat,
+    #[cfg(target_arch = "x86_64")]
+    SYS_mknod,
+    #[cfg(target_arch = "x86_64")]
+    SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    SYS_futimesat,
 ];
 
 fn conditions_of_the_daemon() -> Vec<(i64, Vec<Vec<Check>>)> {
@@ -279,4 +315,43 @@ fn conditions_of_the_daemon() -> Vec<(i64, Vec<Vec<Check>>)> {
 /// The conditions of a cell, but for those of what building takes.
 fn conditions_of_the_keeper() -> Vec<(i64, Vec<Vec<Check>>)> {
     conditions().into_iter().filter(|(call, _)| *call != SYS_clone).collect()
+}
+
+/// The conditions of a cell that shares its namespaces, but that it may speak with the network, and with it alone.
+fn conditions_of_the_puller() -> Vec<(i64, Vec<Vec<Check>>)> {
+    // linux/sockios.h, asm-generic/sockios.h and asm-generic/fcntl.h.
+    const FIOSETOWN: u32 = 0x8901;
+    const SIOCSPGRP: u32 = 0x8902;
+    const F_SETSIG: i32 = 10;
+    const F_SETOWN_EX: i32 = 15;
+    const PRIVILEGED: [u32; 2] = [S_ISUID, S_ISGID];
+    let number = |value: i32| value.cast_unsigned();
+    let is = |argument: u8, value: u32| Check { argument, mask: u32::MAX, value, equal: true };
+    let is_not = |argument: u8, value: u32| Check { argument, mask: u32::MAX, value, equal: false };
+    let has = |argument: u8, flag: u32| Check { argument, mask: flag, value: flag, equal: true };
+    let lacks = |argument: u8, flag: u32| Check { argument, mask: flag, value: 0, equal: true };
+    let more = [
+        // No socket that is a file, such as a container engine's. The C library takes a refusal of netlink for "both".
+        (SYS_socket, vec![vec![is(0, number(AF_UNIX))], vec![is(0, number(AF_NETLINK))]]),
+        // No new process.
+        (SYS_clone, vec![vec![lacks(0, number(CLONE_THREAD))]]),
+        // No signal to another process, also not by way of a descriptor's owner.
+        (SYS_tgkill, vec![vec![is_not(0, std::process::id())]]),
+        (SYS_fcntl, [F_SETOWN, F_SETOWN_EX, F_SETSIG].map(|command| vec![is(1, number(command))]).to_vec()),
+        (SYS_ioctl, [FIOSETOWN, SIOCSPGRP].map(|request| vec![is(1, request)]).to_vec()),
+        // No program that runs as its owner; and what it may read outside the store stays nobody else's to write.
+        (SYS_fchmod, [S_ISUID, S_ISGID, S_IWGRP, S_IWOTH].map(|bit| vec![has(1, bit)]).to_vec()),
+        (SYS_openat, PRIVILEGED.map(|bit| vec![has(2, number(O_CREAT)), has(3, bit)]).to_vec()),
+        #[cfg(target_arch = "x86_64")]
+        (SYS_open, PRIVILEGED.map(|bit| vec![has(1, number(O_CREAT)), has(2, bit)]).to_vec()),
+    ];
+    let mut conditions = conditions();
+    let in_company = conditions_in_company().into_iter().filter(|(call, _)| *call != SYS_socket);
+    for (call, rules) in in_company.chain(more) {
+        match conditions.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, known)) => known.extend(rules),
+            None => conditions.push((call, rules)),
+        }
+    }
+    conditions
 }

@@ -51,9 +51,54 @@ fn what_pulls_images_connects_and_starts_nothing() {
     for call in [SYS_mount, SYS_unshare, SYS_setns, SYS_pivot_root, SYS_chroot, SYS_seccomp, SYS_open_tree] {
         assert_ne!(answer(Own::Puller, call, &[]), ALLOW, "{call}");
     }
-    assert_eq!(answer(Own::Puller, SYS_socket, &[AF_INET as u64, SOCK_STREAM as u64]), ALLOW);
+    for family in [AF_INET, AF_INET6] {
+        assert_eq!(answer(Own::Puller, SYS_socket, &[family as u64, SOCK_STREAM as u64]), ALLOW);
+        assert!(eperm(Own::Puller, SYS_socket, &[family as u64, SOCK_RAW as u64]));
+    }
+    for family in [AF_UNIX, AF_NETLINK] {
+        assert!(eperm(Own::Puller, SYS_socket, &[family as u64, SOCK_STREAM as u64]));
+    }
+    assert!(eperm(Own::Puller, SYS_socketpair, &[AF_UNIX as u64]));
+    let thread = (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD) as u64;
+    assert_eq!(answer(Own::Puller, SYS_clone, &[thread]), ALLOW);
+    assert!(eperm(Own::Puller, SYS_clone, &[SIGCHLD as u64]));
+    assert_eq!(answer(Own::Puller, SYS_tgkill, &[std::process::id().into()]), ALLOW);
+    assert!(eperm(Own::Puller, SYS_tgkill, &[1]) && eperm(Own::Puller, SYS_sched_setaffinity, &[1]));
+    assert!(eperm(Own::Puller, SYS_fcntl, &[0, F_SETOWN as u64]) && eperm(Own::Puller, SYS_ioctl, &[0, 0x8901]));
     assert_eq!(answer(Own::Puller, SYS_connect, &[]), ALLOW);
     assert!(eperm(Own::Puller, SYS_socket, &[AF_PACKET as u64]));
+}
+
+#[test]
+fn what_pulls_images_changes_no_file_that_it_has_not_open() {
+    use libc::*;
+    for call in [SYS_fchmodat, SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_truncate] {
+        assert!(eperm(Own::Puller, call, &[]), "{call}");
+    }
+    for call in [SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_shmget, SYS_inotify_add_watch] {
+        assert!(eperm(Own::Puller, call, &[]), "{call}");
+    }
+    #[cfg(target_arch = "x86_64")]
+    for call in [SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_creat, SYS_mknod, SYS_fork] {
+        assert!(eperm(Own::Puller, call, &[]), "{call}");
+    }
+    // fchmodat2, and setxattrat and removexattrat.
+    for call in [452, 463, 466] {
+        assert_eq!(answer(Own::Puller, call, &[]), refused(ENOSYS), "{call}");
+    }
+    for mode in [0o755, 0o600, 0o1700, 0o000] {
+        assert_eq!(answer(Own::Puller, SYS_fchmod, &[3, mode]), ALLOW, "{mode:o}");
+    }
+    for mode in [0o4755, 0o2755, 0o775, 0o757] {
+        assert!(eperm(Own::Puller, SYS_fchmod, &[3, mode]), "{mode:o}");
+    }
+    let made = |mode: u64| [0, 0, (O_WRONLY | O_CREAT) as u64, mode];
+    assert_eq!(answer(Own::Puller, SYS_openat, &made(0o666)), ALLOW);
+    #[cfg(target_arch = "x86_64")]
+    for (mode, answered) in [(0o666, ALLOW), (0o4755, refused(EPERM)), (0o2755, refused(EPERM))] {
+        assert_eq!(answer(Own::Puller, SYS_open, &made(mode)[1..]), answered, "{mode:o}");
+    }
+    assert!(eperm(Own::Puller, SYS_openat, &made(0o4755)) && eperm(Own::Puller, SYS_openat, &made(0o2755)));
 }
 
 #[test]

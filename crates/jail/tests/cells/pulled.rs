@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,6 +12,7 @@ use ringfence_jail::{
 };
 use ringfence_op::{Bind, RootSpec};
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::Test;
 use crate::driver::*;
@@ -159,7 +160,10 @@ pub(crate) fn held() -> ExitCode {
     }
     let file = store.path().join("x/made");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let readable = [public.path().to_owned(), "/nonexistent".into()];
+    let door = secret.path().join("door");
+    let _listens = std::os::unix::net::UnixListener::bind(&door).unwrap();
+    let resolver = ["/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/lib", "/usr/lib"].map(PathBuf::from);
+    let readable = [vec![public.path().to_owned(), "/nonexistent".into()], resolver.to_vec()].concat();
     confine_puller(&store.path(), &readable).unwrap();
     fs::create_dir(store.path().join("y")).unwrap();
     fs::write(&file, "x").unwrap();
@@ -170,6 +174,26 @@ pub(crate) fn held() -> ExitCode {
     assert_eq!(fs::read(secret.path().join("file")).unwrap_err().kind(), denied);
     assert_eq!(fs::write(public.path().join("file"), "x").unwrap_err().kind(), denied);
     assert_eq!(fs::write(secret.path().join("new"), "x").unwrap_err().kind(), denied);
+    // None of this is Landlock's matter: whoever owns a file may do it, wherever the file is.
+    assert_eq!(std::os::unix::net::UnixStream::connect(&door).unwrap_err().kind(), denied);
+    assert_eq!(std::os::unix::net::UnixDatagram::unbound().unwrap_err().kind(), denied);
+    assert!(std::os::unix::net::UnixStream::pair().is_err());
+    for file in [secret.path().join("file"), public.path().join("file"), store.path().join("y/moved")] {
+        let mode = fs::metadata(&file).unwrap().permissions();
+        assert_eq!(fs::set_permissions(&file, mode.clone()).unwrap_err().kind(), denied, "{file:?}");
+        assert_eq!(std::os::unix::fs::chown(&file, None, None).unwrap_err().kind(), denied, "{file:?}");
+        assert_eq!(rustix::fs::setxattr(&file, "user.x", b"x", rustix::fs::XattrFlags::empty()), Err(Errno::PERM));
+    }
+    let moved = File::open(store.path().join("y/moved")).unwrap();
+    moved.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
+    for mode in [0o4755, 0o2755, 0o777] {
+        assert_eq!(moved.set_permissions(fs::Permissions::from_mode(mode)).unwrap_err().kind(), denied, "{mode:o}");
+    }
+    let program = fs::OpenOptions::new().write(true).create_new(true).mode(0o4755).open(store.path().join("y/program"));
+    assert_eq!(program.unwrap_err().kind(), denied);
+    // Names are resolved nevertheless, and threads started.
+    assert!(std::net::ToSocketAddrs::to_socket_addrs("localhost:1").unwrap().next().is_some());
+    assert_eq!(std::thread::spawn(|| 6 * 7).join().unwrap(), 42);
     assert!(Command::new("/bin/true").status().is_err());
     assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err());
     assert!(std::net::TcpStream::connect(nobody.local_addr().unwrap()).is_ok(), "it may connect");

@@ -52,6 +52,15 @@ pub(super) fn step(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     open_at(dir, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }
 
+/// Sets a folder's mode by a descriptor, the one way that what pulls images may; by its name where it cannot be read.
+pub(super) fn set_mode(folder: BorrowedFd<'_>, mode: Mode) -> Result<(), Errno> {
+    match open_at(folder, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        Ok(open) => fs::fchmod(open, mode),
+        Err(Errno::ACCESS) => fs::chmodat(folder, ".", mode, AtFlags::empty()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a new file, of nobody else's to read yet.
 pub(super) fn new_file(dir: BorrowedFd<'_>, name: &[u8]) -> Result<File, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;

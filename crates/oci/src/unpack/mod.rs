@@ -4,7 +4,8 @@
 //! layers below it alone, whatever the order of its entries. What comes out:
 //!
 //! - regular files, folders, symbolic links, hard links within the root; sparse files with their holes;
-//! - modes without set-user-ID and set-group-ID on files; owners as [`Owners`] says; times of modification;
+//! - modes without set-user-ID and set-group-ID on files, and, where owners are dropped, without set-group-ID on folders
+//!   and the right of others to write; owners as [`Owners`] says; times of modification;
 //! - no extended attribute, no FIFO (left out and counted), no device. The devices that every `/dev` has (`null`,
 //!   `tty` and so on, under `dev/`) are left out and counted, since a cell has its own; any other is refused.
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::folder::{Folder, is_dir, look, names, new_file, step};
+use super::folder::{Folder, is_dir, look, names, new_file, set_mode, step};
 use super::made::Made;
 use super::place::{NoPlace, Parent, parts, walk};
 use super::{Owners, UnpackLimits, Unpacked};
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
         }
         let least = if self.owners == Owners::Drop { 0o400 } else { 0 };
         // Without set-user-ID and set-group-ID: on the host they would be what the image's maker wants.
-        let mode = Mode::from_raw_mode(entry.mode & 0o777 | least);
+        let mode = Mode::from_raw_mode(entry.mode & self.rights(0o777) | least);
         fs::fchmod(&file, mode).map_err(failed("set the mode of the file"))?;
         fs::futimens(&file, &times(entry.modified)).map_err(failed("set the time of the file"))
     }
@@ -184,8 +184,8 @@ impl<'a> Writer<'a> {
             fs::chownat(&folder, ".", Some(uid), Some(gid), AtFlags::empty())
                 .map_err(failed("give the folder to its owner"))?;
         }
-        let mode = Mode::from_raw_mode(entry.mode & 0o3777 | least);
-        fs::chmodat(&folder, ".", mode, AtFlags::empty()).map_err(failed("set the mode of the folder"))?;
+        let mode = Mode::from_raw_mode(entry.mode & self.rights(0o3777) | least);
+        set_mode(folder.as_fd(), mode).map_err(failed("set the mode of the folder"))?;
         self.times.push((path, entry.modified));
         Ok(())
     }
@@ -300,11 +300,16 @@ impl<'a> Writer<'a> {
         let make = |dir: BorrowedFd<'_>, name: &[u8]| {
             let mode = Mode::from_raw_mode(0o755);
             fs::mkdirat(dir, name, mode)?;
-            fs::chmodat(dir, name, mode, AtFlags::empty())?;
+            set_mode(step(dir, name)?.as_fd(), mode)?;
             owner.map_or(Ok(()), |(uid, gid)| fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))
         };
         let parent = walk(self.root, parents, Some(&make))?;
         parent.ok_or_else(|| why("its folder is not there"))
+    }
+
+    /// Of these, what is kept of a mode. Where all is ours nobody else may write, nor is a group handed on.
+    fn rights(&self, bits: u32) -> u32 {
+        if self.owners == Owners::Drop { bits & !0o2022 } else { bits }
     }
 
     fn owner(&self, entry: &Entry) -> Result<Option<(Uid, Gid)>, Refused> {
