@@ -118,7 +118,13 @@ async fn serve(
     };
     let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);
     let interp = interp.map_err(Failure::of(Kind::Isolation))?;
-    interp.warmed().await.map_err(Failure::of(Kind::Isolation))?;
+    tokio::select! {
+        warmed = interp.warmed() => warmed.map_err(Failure::of(Kind::Isolation))?,
+        () = told.end() => {
+            tracing::info!("told to end before it was ready");
+            return Ok(());
+        }
+    }
     let mut session_config = session_config(config, tier, images);
     let pulls = host.puller.map(|puller| puller.pulls(config.pull.clone()));
     session_config.absent = pulls.as_ref().map(|(pulls, _)| Arc::clone(pulls) as Arc<dyn Absent>);

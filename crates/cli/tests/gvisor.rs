@@ -221,3 +221,43 @@ fn without_runsc_or_root_it_is_refused_and_said_what_lifts_it() {
     let server = ServerOptions::new(PROGRAM).args(["--pool-size", "1"]).start();
     assert_eq!(server.ready_line("tier"), Some("cell"));
 }
+
+/// However many sandboxes there are, and whatever runs in them: the host can go on to start processes.
+#[test]
+fn all_sandboxes_together_leave_half_of_the_hosts_tasks() {
+    let server = options().start();
+    let pid_max: u64 = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
+    let groups = cgroups_of(&descendants(server.pid()));
+    let limit = |group: &Path| std::fs::read_to_string(group.join("pids.max")).ok();
+    let of_sandboxes: Vec<_> = groups
+        .iter()
+        .filter(|group| group.file_name().unwrap().to_str().unwrap().starts_with("session-"))
+        .filter_map(|group| Some((limit(group)?, limit(group.parent()?)?)))
+        .collect();
+    assert!(!of_sandboxes.is_empty(), "{groups:?}");
+    for (one, all) in of_sandboxes {
+        assert_eq!((one.trim(), all.trim()), ("4097", (pid_max / 2).to_string().as_str()));
+    }
+}
+
+/// A sandbox that does not come up is not waited for.
+#[test]
+fn told_to_end_while_it_warms_up_it_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let runsc = folder.path().join("runsc");
+    // Its parent is the keeper, whose parent is the warden, whose parent is the server.
+    let script = "#!/bin/sh\n\
+                  case \"$*\" in *ringfence-trial*) exit 0;; esac\n\
+                  read -r _ _ _ warden _ < /proc/$PPID/stat\n\
+                  read -r _ _ _ server _ < /proc/$warden/stat\n\
+                  kill -TERM $server\n\
+                  exec /bin/sleep 31560\n";
+    std::fs::write(&runsc, script).unwrap();
+    std::fs::set_permissions(&runsc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let (status, ready, said) = options().state_dir(state.path()).env("PATH", path).run_to_end();
+    assert!(status.success() && said.contains("told to end before it was ready"), "{status} {said}");
+    assert_eq!(ready, "");
+    eventually("the end of all folders", || left_in(state.path()).is_empty().then_some(()));
+}

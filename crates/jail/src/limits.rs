@@ -91,9 +91,11 @@ pub(crate) const SANDBOX_TRIAL_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) const SANDBOX_MEMORY_BYTES: u64 = 512 << 20;
 /// Tasks of the host that a sandbox has beside those that stand for the session's.
 pub(crate) const SANDBOX_TASKS: u64 = 512;
-/// Tasks of the host that stand for one process of a session: each of the sandbox's threads has one in each process that
-/// it runs.
-pub(crate) const SANDBOX_TASKS_EACH: u64 = 64;
+/// Tasks of the host that stand for one process of a session, on average: each of the sandbox's threads has one in each
+/// process that it runs. A session that needs more is ended whole.
+pub(crate) const SANDBOX_TASKS_EACH: u64 = 14;
+/// The share of the host's tasks that all sandboxes of a server may have together: one in so many.
+pub(crate) const SANDBOXES_SHARE_OF_TASKS: u64 = 2;
 /// Processes that the sessions of an ordinary user without namespaces may have beside those of one session: the kernel
 /// counts all of that user together.
 pub(crate) const PROCESSES_OF_OTHERS: u64 = 1024;

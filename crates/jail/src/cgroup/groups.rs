@@ -189,6 +189,16 @@ mod tests {
     }
 
     #[test]
+    fn all_together_are_bounded_where_processes_are_counted() {
+        let (memory, pids) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = |path: &Path, controller| Folder { path: path.into(), controllers: vec![controller] };
+        let folders = vec![folder(memory.path(), Controller::Memory), folder(pids.path(), Controller::Pids)];
+        super::super::bound_tasks(&Layout { version: Version::V1, folders }, 16_384).unwrap();
+        assert_eq!(fs::read_to_string(pids.path().join("pids.max")).unwrap(), "16384");
+        assert!(!memory.path().join("pids.max").exists());
+    }
+
+    #[test]
     fn a_limit_that_cannot_be_set_leaves_no_group() {
         let tree = tempfile::tempdir().unwrap();
         // An ordinary folder: the control files do not appear by themselves.

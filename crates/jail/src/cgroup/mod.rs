@@ -91,6 +91,12 @@ pub(crate) fn enter_keeper(layout: &Layout, pid: u32) -> io::Result<()> {
         .try_for_each(|folder| fs::write(folder.path.join(KEEPER).join("cgroup.procs"), pid.to_string()))
 }
 
+/// Bounds the tasks of all groups of the subtree together.
+pub(crate) fn bound_tasks(layout: &Layout, tasks: u64) -> io::Result<()> {
+    let mut folders = layout.folders.iter().filter(|folder| folder.controllers.contains(&Controller::Pids));
+    folders.try_for_each(|folder| fs::write(folder.path.join("pids.max"), tasks.to_string()))
+}
+
 /// The values that hold a cell to its limits, for a hierarchy with these controllers.
 fn settings(version: Version, controllers: &[Controller], limits: &CellLimits) -> Vec<Setting> {
     let of = match version {

@@ -51,7 +51,8 @@ fn try_in(folder: &Path, runsc: &Path, program: &Path) -> Result<(), String> {
     }
     end(&mut child);
     let mut text = Vec::new();
-    // What it said fits a pipe: whatever it left running is killed, and nothing more is waited for.
+    // What it said fits a pipe. Nothing more is waited for: what it left running may have left its group, and hold the pipe.
+    rustix::io::ioctl_fionbio(&said, true).map_err(|error| error.to_string())?;
     let _ = said.by_ref().take(DETAIL_BYTES_MAX as u64).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     Err(text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed without a word").trim().to_owned())
@@ -88,4 +89,31 @@ fn end(child: &mut Child) {
     let group = rustix::process::Pid::from_child(child);
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_outlives_runsc_outside_its_group_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (text, runsc) = (folder.path().join("text"), folder.path().join("runsc"));
+        let script = "#!/bin/sh\n\
+                      setsid sh -c 'echo $$ > \"$0.pid\"; sleep 47; : > \"$0.ended\"' \"$0\" &\n\
+                      until [ -s \"$0.pid\" ]; do :; done\n\
+                      echo 'runsc: foo failed' >&2\n\
+                      exit 1\n";
+        fs::write(&text, script).unwrap();
+        // By another program: one that this process has open for writing could not be started.
+        let installed = Command::new("install").args(["-m", "755"]).args([&text, &runsc]).status().unwrap();
+        assert!(installed.success());
+        let new = folder.path().join("trial");
+        fs::create_dir(&new).unwrap();
+        assert_eq!(try_in(&new, &runsc, Path::new("/bin/sh")), Err("runsc: foo failed".to_owned()));
+        assert!(!folder.path().join("runsc.ended").exists(), "it was waited for");
+        let pid = fs::read_to_string(folder.path().join("runsc.pid")).unwrap().trim().parse().unwrap();
+        let group = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    }
 }

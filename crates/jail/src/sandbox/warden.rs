@@ -17,6 +17,7 @@ use crate::cgroup::{self, Layout};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
 use crate::flat::{Place, Who, end_all, remove_folder};
+use crate::limits::SANDBOXES_SHARE_OF_TASKS;
 use crate::step::StepName;
 
 /// What is left to tidy up after the keeper.
@@ -67,6 +68,11 @@ fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<Left, SetupFailure> {
     } else {
         None
     };
+    if let Some(layout) = &layout {
+        let bounded = tasks_of_all().and_then(|tasks| cgroup::bound_tasks(layout, tasks));
+        let bounded = bounded.at(StepName::MakeCgroup, || "tasks of all sandboxes".to_owned());
+        bounded.inspect_err(|_| remove_groups(Some(layout)))?;
+    }
     let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
     rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
     let forked = process::fork(&single, Namespaces::NONE).at(StepName::CloneKeeper, nothing);
@@ -87,6 +93,16 @@ fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<Left, SetupFailure> {
 fn own_mounts() -> io::Result<()> {
     namespace::unshare(Namespaces::MOUNT)?;
     Ok(mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
+}
+
+/// How many tasks of the host all sandboxes may have together.
+fn tasks_of_all() -> io::Result<u64> {
+    share_of_tasks(&fs::read_to_string("/proc/sys/kernel/pid_max")?)
+}
+
+fn share_of_tasks(pid_max: &str) -> io::Result<u64> {
+    let all: u64 = pid_max.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(all / SANDBOXES_SHARE_OF_TASKS)
 }
 
 /// The keeper's life, in the child.
@@ -137,6 +153,13 @@ fn remove_groups(layout: Option<&Layout>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_of_the_hosts_tasks_are_not_for_sandboxes() {
+        assert_eq!(share_of_tasks("32768\n").unwrap(), 16_384);
+        assert_eq!(share_of_tasks("4194304\n").unwrap(), 2_097_152);
+        assert!(share_of_tasks("many\n").is_err());
+    }
 
     #[test]
     fn places_of_mounts_are_read_as_the_kernel_writes_them() {
