@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use ringfence_host::Choice;
 use ringfence_interp::Renewal;
-use ringfence_op::{CallLimits, CellLimits, Tier};
+use ringfence_op::{CallLimits, CellLimits, Tier, parse_bytes};
 use ringfence_tls::ServerTls;
 
 use crate::limits::{IMAGE_NAME_BYTES_MAX, POOL_MAX, SECONDS_MAX, SESSIONS_MAX};
@@ -229,18 +229,8 @@ pub(crate) fn count(values: &Values, name: &str, least: u64, most: u64) -> anyho
 
 /// A number of bytes: `1000`, `64KiB`, `2GiB`.
 fn bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(digits)?;
-    let factor = match unit.trim() {
-        "" | "B" => 1,
-        "KiB" | "K" => 1 << 10,
-        "MiB" | "M" => 1 << 20,
-        "GiB" | "G" => 1 << 30,
-        "TiB" | "T" => 1 << 40,
-        _ => return None,
-    };
     // i64::MAX is the largest length that the kernel takes.
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|all| i64::try_from(*all).is_ok())
+    parse_bytes(text).filter(|all| i64::try_from(*all).is_ok())
 }
 
 fn within(least: u64, most: u64) -> impl Fn(&str) -> Option<u64> {

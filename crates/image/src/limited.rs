@@ -1,6 +1,6 @@
 //! Limits that a declaration names: the settings of a server, by the same names and in the same words.
 
-use ringfence_op::ImageLimits;
+use ringfence_op::{ImageLimits, parse_bytes};
 use serde::Deserialize;
 
 use crate::limits::{
@@ -30,21 +30,10 @@ enum Bytes {
 
 impl Bytes {
     fn count(&self) -> Option<u64> {
-        let text = match self {
-            Bytes::Number(number) => return Some(*number),
-            Bytes::Text(text) => text,
-        };
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at_checked(digits)?;
-        let factor: u64 = match unit.trim() {
-            "" | "B" => 1,
-            "KiB" | "K" => 1 << 10,
-            "MiB" | "M" => 1 << 20,
-            "GiB" | "G" => 1 << 30,
-            "TiB" | "T" => 1 << 40,
-            _ => return None,
-        };
-        number.parse::<u64>().ok()?.checked_mul(factor)
+        match self {
+            Bytes::Number(number) => Some(*number),
+            Bytes::Text(text) => parse_bytes(text),
+        }
     }
 }
 

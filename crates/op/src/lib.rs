@@ -20,7 +20,7 @@ pub use call::{
 };
 pub use fault::{Fault, FaultKind};
 pub use id::{SessionId, ToolUseId};
-pub use limits::{CallLimits, CellLimits, ImageLimits, Tier};
+pub use limits::{CallLimits, CellLimits, ImageLimits, Tier, parse_bytes};
 pub use path::{PathRefusal, WorkspacePath};
 pub use root::{Bind, RootFile, RootSpec, RootSymlink};
 pub use tenant::{Tenant, WorkspaceId};
