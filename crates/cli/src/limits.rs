@@ -54,6 +54,10 @@ pub(crate) const KEEPER_END_MAX: Duration = Duration::from_secs(10);
 pub(crate) const KEEPER_END_POLL: Duration = Duration::from_millis(5);
 /// How long work that blocks (a file that is being read) may go on after everything else has ended.
 pub(crate) const RUNTIME_END_MAX: Duration = Duration::from_secs(2);
+/// How long a command that is told to end while it leases a session waits for the session, to release it.
+pub(crate) const LEASE_AFTER_SIGNAL_MAX: Duration = Duration::from_secs(5);
+/// Names that the beginning of a transfer tries, where what a killed one has left is in the way.
+pub(crate) const PART_NAMES_MAX: u32 = 100;
 /// Lines of earlier entries that the shell keeps in its history.
 pub(crate) const HISTORY_LINES_MAX: usize = 1000;
 /// How long a server that was started for one command may take to end; then it is killed.

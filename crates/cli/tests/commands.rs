@@ -150,13 +150,20 @@ async fn what_is_no_regular_file_is_not_replaced() {
     }
     drop(socket);
     // Nor is a link written through that lies where a transfer would begin.
-    let sly = "ln -s kept new.$$.part; exec \"$0\" files get \"$1\" f new";
+    let sly = "ln -s kept .ringfence-$$-0.part; echo $$; exec \"$0\" files get \"$1\" f new";
     let mut command = Command::new("sh");
     command.args(["-c", sly, env!("CARGO_BIN_EXE_ringfence"), &id]).env("RINGFENCE_URL", url).current_dir(at);
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // It begins in another file: what one of the same process id has left does not stop it.
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(std::fs::read_to_string(at.join("new")).unwrap(), "new");
+    let left = at.join(format!(".ringfence-{}-0.part", text(&output.stdout).trim()));
+    assert!(left.symlink_metadata().unwrap().is_symlink());
     assert!(at.join("link").symlink_metadata().unwrap().is_symlink());
     assert_eq!(std::fs::read_to_string(at.join("kept")).unwrap(), "old");
+    let long = "n".repeat(255);
+    let output = ringfence(at, url, &["files", "get", &id, "f", &long], "").await;
+    assert_eq!(output.status.code(), Some(0), "a name may be as long as names may be: {output:?}");
     let output = ringfence(at, url, &["files", "get", &id, "f", "kept"], "").await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(std::fs::read_to_string(at.join("kept")).unwrap(), "new");
@@ -178,24 +185,100 @@ fn lost_output_is_no_success() {
     }
 }
 
+/// The program with the signals as they are at first, whatever the tests' own parent ignores; it keeps its process id.
+fn with_signals(ignored: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", ignored, env!("CARGO_BIN_EXE_ringfence")]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+const NOT_IGNORED: &str = "TESTED=1";
+
+fn tell(child: &std::process::Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+async fn end_of(child: std::process::Child) -> Output {
+    tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap().unwrap()
+}
+
 #[tokio::test]
 async fn run_releases_its_session_when_it_is_told_to_end() {
     let (fake, folder) = start().await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
-    command.args(["run", "-", "--input", "fifo"]).env("RINGFENCE_URL", fake.url()).current_dir(folder.path());
     // The upload waits for as long as nobody writes.
     let made = Command::new("mkfifo").arg(folder.path().join("fifo")).status().unwrap();
     assert!(made.success());
-    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    while fake.sessions() == 0 {
-        assert_eq!(child.try_wait().unwrap(), None, "it has ended before it was told to");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    for (ignored, signals, code) in [
+        (NOT_IGNORED, vec!["-TERM"], 143),
+        (NOT_IGNORED, vec!["-INT"], 130),
+        (NOT_IGNORED, vec!["-HUP"], 129),
+        // Of whoever must not hear that its terminal is gone, as below `nohup`.
+        ("--ignore-signal=HUP", vec!["-HUP", "-TERM"], 143),
+    ] {
+        let mut command = with_signals(ignored);
+        command.args(["run", "-", "--input", "fifo"]).env("RINGFENCE_URL", fake.url()).current_dir(folder.path());
+        let mut child = command.spawn().unwrap();
+        while fake.sessions() == 0 {
+            assert_eq!(child.try_wait().unwrap(), None, "it has ended before it was told to");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        signals.iter().for_each(|signal| tell(&child, signal));
+        let output = end_of(child).await;
+        assert_eq!(output.status.code(), Some(code), "{signals:?}: {output:?}");
+        assert_eq!(fake.sessions(), 0, "{signals:?}");
     }
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
-    let status = tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
-    assert_eq!(status.code(), Some(143), "{status}");
-    assert_eq!(fake.sessions(), 0);
+}
+
+/// A backend that hears one request and never answers; it says when that came.
+async fn silent() -> (RawServer, tokio::sync::mpsc::UnboundedReceiver<()>) {
+    use tokio::io::AsyncReadExt;
+    let (came, comes) = tokio::sync::mpsc::unbounded_channel();
+    let server = RawServer::start(move |mut stream| {
+        let came = came.clone();
+        async move {
+            let _ = stream.read(&mut [0; 4000]).await?;
+            let _ = came.send(());
+            std::future::pending().await
+        }
+    });
+    (server.await.unwrap(), comes)
+}
+
+#[tokio::test]
+async fn a_backend_that_never_answers_holds_nobody_who_wants_to_end() {
+    let (server, mut comes) = silent().await;
+    for (arguments, signal, code) in [
+        (vec!["run", "-"], "-TERM", 143),
+        (vec!["run", "-"], "-INT", 130),
+        (vec!["shell"], "-INT", 130),
+        (vec!["shell"], "-HUP", 129),
+    ] {
+        let mut child = with_signals(NOT_IGNORED).args(&arguments).env("RINGFENCE_URL", server.url()).spawn().unwrap();
+        comes.recv().await.unwrap();
+        // Whoever is told once waits a little for the session, to release it.
+        while child.try_wait().unwrap().is_none() {
+            tell(&child, signal);
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let output = end_of(child).await;
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} {signal}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_pressed_twice_leaves_a_call_whose_backend_is_silent() {
+    let (server, mut comes) = silent().await;
+    let mut command = with_signals(NOT_IGNORED);
+    let child = command.args(["exec", "s", "pass"]).env("RINGFENCE_URL", server.url()).spawn().unwrap();
+    comes.recv().await.unwrap();
+    tell(&child, "-INT");
+    // The interrupt.
+    comes.recv().await.unwrap();
+    tell(&child, "-INT");
+    let output = end_of(child).await;
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(text(&output.stderr).contains("pressed again"), "{output:?}");
 }
 
 #[tokio::test]
@@ -357,12 +440,11 @@ async fn a_call_that_no_backend_interrupts_is_left() {
     })
     .await
     .unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
-    command.args(["exec", "s", "pass"]).env("RINGFENCE_URL", server.url()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let mut command = with_signals(NOT_IGNORED);
+    let child = command.args(["exec", "s", "pass"]).env("RINGFENCE_URL", server.url()).spawn().unwrap();
     comes.recv().await.unwrap();
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap().unwrap();
+    tell(&child, "-INT");
+    let output = end_of(child).await;
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(text(&output.stderr).contains("cannot be interrupted"), "{output:?}");
 }

@@ -79,7 +79,7 @@ impl Terminal {
         // `script` (package bsdutils) gives its child a terminal, and passes keys and screen through.
         let mut command = Command::new("script");
         command.args(["--quiet", "--flush", "--return", "--command"]);
-        command.arg(format!("exec {PROGRAM} shell {arguments}")).arg("/dev/null");
+        command.arg(format!("exec env --default-signal {PROGRAM} shell {arguments}")).arg("/dev/null");
         clean(&mut command, folder, url);
         command.env("TERM", "xterm").env("NO_COLOR", "1");
         let mut child = command.spawn().unwrap_or_else(|error| panic!("script (install bsdutils): {error}"));
@@ -177,8 +177,9 @@ fn signals_interrupt_a_call_and_release_what_a_shell_has_leased() {
     let url = format!("http://{}", server.address());
     let mut door = ringfence_testkit::Client::new(server.address(), None);
     let work = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(PROGRAM);
-        command.arg(program).args(arguments);
+        // Whatever the tests' own parent ignores.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", PROGRAM, program]).args(arguments);
         clean(&mut command, folder.path(), &url);
         command.spawn().unwrap()
     };

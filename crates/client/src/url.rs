@@ -58,12 +58,13 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// The text without what stands before an `@` in its authority, which may be a password.
+/// The text without what stands before an `@`, which may be a password, with a slash in it as well.
 fn without_user(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    match rest.split_once('@') {
-        Some((user, host)) if !user.contains('/') => format!("{scheme}://...@{host}"),
-        _ => text.to_owned(),
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    match rest.rsplit_once('@') {
+        Some((_, host)) if scheme.is_empty() => format!("...@{host}"),
+        Some((_, host)) => format!("{scheme}://...@{host}"),
+        None => text.to_owned(),
     }
 }
 
@@ -122,11 +123,15 @@ mod tests {
             ("host:8080", "http://"),
             ("", "no URL"),
             ("http://u:hush@host", "bearer"),
+            ("http://u:hu/sh@host", ""),
+            ("http://u:hush@hush@host", ""),
+            ("http:/u:hush@host", ""),
+            ("u:hush@host:80", ""),
             ("http://host?x=1", "query"),
         ] {
             let said = BaseUrl::parse(text).unwrap_err().to_string();
             assert!(said.contains(part), "{text}: {said}");
-            assert!(!said.contains("hush"), "{said}");
+            assert!(!said.contains("hush") && !said.contains("u:"), "{said}");
         }
     }
 

@@ -9,13 +9,15 @@ use crate::ImageError;
 use crate::limits::{TAIL_BYTES_MAX, TAIL_LINES_MAX};
 
 /// Runs the module that the next argument names, such that what it makes can be read by everybody (cells have ids of
-/// their own) and that it does not outlive us.
+/// their own) and that neither it nor a process that it forks, such as those that compile, outlives us.
 const BOOTSTRAP: &str = "\
 import os, sys
 os.umask(0o022)
 try:
     import ctypes
-    ctypes.CDLL(None).prctl(1, 15)
+    end_with_parent = lambda: ctypes.CDLL(None).prctl(1, 15)
+    end_with_parent()
+    os.register_at_fork(after_in_child=end_with_parent)
 except Exception:
     pass
 import runpy
@@ -115,5 +117,35 @@ mod tests {
         };
         let error = module.run().unwrap_err();
         assert!(matches!(&error, ImageError::Step { tail, .. } if tail.contains("no_such_module")), "{error}");
+    }
+
+    #[test]
+    fn what_a_module_forks_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("pid");
+        let told_new = folder.path().join("new");
+        // `timeit` runs what it is given.
+        let forks = format!(
+            "import os, time; os.fork() or (open({told_new:?}, 'w').write(str(os.getpid())), os.rename({told_new:?}, {told:?})); time.sleep(600)"
+        );
+        let module = Module {
+            python: Path::new("python3"),
+            arguments: vec!["timeit".as_ref(), "-n1".as_ref(), "-r1".as_ref(), forks.as_ref()],
+            environment: Vec::new(),
+            log: folder.path().join("log"),
+            step: "a test",
+        };
+        let mut running = module.start().unwrap();
+        while !told.exists() {
+            assert!(matches!(running.child.try_wait(), Ok(None)), "{}", running.tail());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let status = format!("/proc/{}/status", std::fs::read_to_string(&told).unwrap());
+        drop(running);
+        // Gone, or dead and not yet buried by whoever inherited it.
+        let lives = || std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ"));
+        let tries =
+            (0..3000).take_while(|_| lives()).inspect(|_| std::thread::sleep(std::time::Duration::from_millis(10)));
+        assert!(tries.count() < 3000, "what it forked goes on");
     }
 }

@@ -34,12 +34,12 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// The URL as it may be shown: what stands before an `@` may be a password.
+/// The URL as it may be shown: what stands before an `@` may be a password, with a slash in it as well.
 fn without_user(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://...@{host}{path}"),
+    match rest.rsplit_once('@') {
+        Some((_, host)) if scheme.is_empty() => format!("...@{host}"),
+        Some((_, host)) => format!("{scheme}://...@{host}"),
         None => url.to_owned(),
     }
 }
@@ -67,7 +67,8 @@ impl Address {
             _ => return Err(wrong()),
         };
         let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.is_empty() || host.contains('@') {
+        // What is no host before a slash may be the beginning of a password.
+        if host.is_empty() || rest.contains('@') {
             return Err(wrong());
         }
         let (name, host) = match host.rsplit_once(':') {
@@ -192,9 +193,13 @@ mod tests {
             "https://a b",
             "http://user:hush@host:80/x@y",
             "ftp://a@hush@host",
+            "http://user:hu/sh@host:80",
+            "http:/user:hush@host:80",
+            "user:hush@host:80",
         ] {
             let error = Address::parse(wrong, None).map(drop).unwrap_err();
             assert!(matches!(error, ProbeError::Url(_)) && !error.to_string().contains("hush"), "{wrong}: {error}");
+            assert!(!error.to_string().contains("user"), "{wrong}: {error}");
         }
         let none = Address::believing("https://host", None, Some(b"no certificate"));
         assert!(matches!(none, Err(ProbeError::Authorities(_))));

@@ -17,7 +17,7 @@ the call, and its answer is still shown.
 Example: ringfence exec \"$SESSION\" 'x = 41; print(x + 1)'
 
 Exit status: the program's own; 125 where it could not be run at all (no such session, no backend), 130 where ctrl-C \
-left it running, since the backend cannot interrupt, 2 for wrong arguments.";
+left it running, since the backend cannot interrupt or, pressed again, has not answered, 2 for wrong arguments.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {

@@ -1,5 +1,6 @@
 //! Files from a session to this machine.
 
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -7,6 +8,7 @@ use ringfence_client::Session;
 use tokio::io::AsyncWriteExt;
 
 use super::transfer::Bar;
+use crate::limits::PART_NAMES_MAX;
 
 /// Where a file of that name goes below a folder.
 ///
@@ -32,9 +34,10 @@ pub(crate) fn place(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
 /// When the file is not there, the transfer breaks, the local file cannot be written, or its place is taken by something
 /// other than a regular file: a device or a link would be replaced, not written to.
 pub(crate) async fn fetch(session: &Session, path: &str, local: &Path) -> anyhow::Result<u64> {
-    let (Some(name), about) = (local.file_name(), || local.display().to_string()) else {
+    let about = || local.display().to_string();
+    if local.file_name().is_none() {
         bail!("{} is no file's name", local.display());
-    };
+    }
     if tokio::fs::symlink_metadata(local).await.is_ok_and(|there| !there.is_file()) {
         bail!("{} is there and is no regular file: choose another name, or - for standard output", local.display());
     }
@@ -42,29 +45,52 @@ pub(crate) async fn fetch(session: &Session, path: &str, local: &Path) -> anyhow
     if let Some(folder) = local.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         tokio::fs::create_dir_all(folder).await.with_context(about)?;
     }
-    let mut part = name.to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = local.with_file_name(part);
     let bar = Bar::new(path, download.length());
-    // A new one: what is there already, a link perhaps, is not ours to write to or to remove.
-    let mut file = tokio::fs::File::create_new(&part).await.with_context(|| part.display().to_string())?;
-    let written = async {
-        let mut bytes: u64 = 0;
-        while let Some(piece) = download.chunk().await? {
-            file.write_all(&piece).await.with_context(|| part.display().to_string())?;
-            bar.more(piece.len());
-            bytes = bytes.saturating_add(piece.len() as u64);
+    let (part, mut file) = begin(local)?;
+    let mut bytes: u64 = 0;
+    while let Some(piece) = download.chunk().await? {
+        file.write_all(&piece).await.with_context(about)?;
+        bar.more(piece.len());
+        bytes = bytes.saturating_add(piece.len() as u64);
+    }
+    file.flush().await.with_context(about)?;
+    part.take_its_place(local).with_context(about)?;
+    Ok(bytes)
+}
+
+/// The beginning of a transfer beside its place, removed unless all of it came: also where the transfer is given up.
+struct Part(Option<PathBuf>);
+
+/// A new file: what is there already, a link perhaps, is not ours to write to or to remove. What a transfer left that was
+/// killed does not stand in the way of another one, not even of the same process id.
+fn begin(local: &Path) -> anyhow::Result<(Part, tokio::fs::File)> {
+    let mut tries = 0..PART_NAMES_MAX;
+    loop {
+        // Not of the file's own name: with more to it, it could be too long.
+        let number = tries.next().unwrap_or_default();
+        let part = local.with_file_name(format!(".ringfence-{}-{number}.part", std::process::id()));
+        match std::fs::File::create_new(&part) {
+            Ok(file) => return Ok((Part(Some(part)), tokio::fs::File::from_std(file))),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !tries.is_empty() => {}
+            Err(error) => return Err(error).with_context(|| part.display().to_string()),
         }
-        file.flush().await.with_context(|| part.display().to_string())?;
-        tokio::fs::rename(&part, local).await.with_context(about)?;
-        Ok(bytes)
     }
-    .await;
-    if written.is_err() {
-        // The failure that is told is the one of the transfer.
-        let _ = tokio::fs::remove_file(&part).await;
+}
+
+impl Part {
+    fn take_its_place(mut self, local: &Path) -> std::io::Result<()> {
+        let Some(part) = self.0.take() else { return Ok(()) };
+        std::fs::rename(&part, local).inspect_err(|_| self.0 = Some(part))
     }
-    written
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(part) = &self.0 {
+            // The failure that is told is the one of the transfer.
+            let _ = std::fs::remove_file(part);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! A call that ctrl-C interrupts.
 
 use ringfence_client::{ClientError, ExecResult, Session, ToolCall};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use super::complain;
+use super::ends::{hear, next_of};
 
 /// What to do where a backend cannot interrupt a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(crate) enum Uninterrupted {
 }
 
 /// Runs a call. Ctrl-C interrupts it, as often as it is pressed, and its answer is still waited for; none where the call
-/// cannot be interrupted and is left.
+/// cannot be interrupted and is left, as also where ctrl-C is pressed again before the backend has answered the first time.
 ///
 /// # Errors
 /// Those of the call.
@@ -26,14 +27,21 @@ pub(crate) async fn interruptible(
 ) -> Result<Option<ExecResult>, ClientError> {
     let run = session.run(call);
     tokio::pin!(run);
-    let mut presses = signal(SignalKind::interrupt()).ok();
+    let mut presses = hear(SignalKind::interrupt()).ok().flatten();
     loop {
         tokio::select! {
             biased;
             done = &mut run => return done.map(Some),
-            () = pressed(&mut presses) => {
-                if let Err(error) = session.interrupt().await {
-                    let error = anyhow::Error::new(error);
+            () = next_of(&mut presses) => {
+                let interrupted = tokio::select! {
+                    biased;
+                    done = &mut run => return done.map(Some),
+                    interrupted = session.interrupt() => interrupted.map(|_| ()).map_err(anyhow::Error::new),
+                    () = next_of(&mut presses), if otherwise == Uninterrupted::Leave => {
+                        Err(anyhow::anyhow!("pressed again before the backend has answered"))
+                    }
+                };
+                if let Err(error) = interrupted {
                     complain(&error.context("the call cannot be interrupted; it ends by its own time"));
                     if otherwise == Uninterrupted::Leave {
                         return Ok(None);
@@ -41,15 +49,5 @@ pub(crate) async fn interruptible(
                 }
             }
         }
-    }
-}
-
-/// The next ctrl-C; never one where signals cannot be heard.
-async fn pressed(presses: &mut Option<Signal>) {
-    match presses {
-        Some(presses) => {
-            let _ = presses.recv().await;
-        }
-        None => std::future::pending().await,
     }
 }

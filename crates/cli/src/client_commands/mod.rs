@@ -5,6 +5,7 @@
 
 mod completions;
 mod connection;
+pub(crate) mod ends;
 mod exec;
 mod fetch;
 mod files;

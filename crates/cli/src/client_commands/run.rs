@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
-use tokio::signal::unix::{SignalKind, signal};
-
+use super::ends::{self, Ends};
 use super::fetch::{fetch, place};
 use super::outcome::{NOT_RUN, as_json, by_signal, exit, show};
 use super::source::{call, call_args, read};
 use super::{Connection, block_on, complain, connection_args, print_json};
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
 
 const AFTER: &str = "\
 Leases a session, uploads the inputs into its working directory, runs the program, fetches what it wrote, and releases \
@@ -20,7 +19,8 @@ the session. A file that ends in .sh is a shell script; anything else is Python.
 Example: ringfence run plot.py --input sales.csv --output-dir out
 
 Exit status: the program's own (124 after its time, 137 without memory, where the backend says so); 125 where it could \
-not be run at all or what it wrote could not be fetched, 130 after ctrl-C, 143 after SIGTERM, 2 for wrong arguments.";
+not be run at all or what it wrote could not be fetched, 130 after ctrl-C, 143 after SIGTERM, 129 where its terminal is gone, 2 \
+for wrong arguments.";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -62,21 +62,20 @@ async fn session(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         // Before the program runs: it is too late when it has.
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let mut terminated = signal(SignalKind::terminate())?;
-    let lease = Connection::of(matches)?.client()?.lease(&options).await?;
+    let mut ends = Ends::listen()?;
+    let client = Connection::of(matches)?.client()?;
+    let lease = match ends::lease(&client, &options, &mut ends).await? {
+        Ok(lease) => lease,
+        Err(number) => return Ok(by_signal(number)),
+    };
     let call = call(matches, text, is_bash);
     let worked = tokio::select! {
         worked = work(matches, &lease, &call) => worked.map(|done| exit(&done)),
-        _ = tokio::signal::ctrl_c() => Ok(by_signal(SignalKind::interrupt().as_raw_value())),
-        _ = terminated.recv() => Ok(by_signal(SignalKind::terminate().as_raw_value())),
+        number = ends.next() => Ok(by_signal(number)),
     };
-    let released = lease.release().await;
-    let code = worked?;
-    if let Err(error) = released {
-        // The program has run: its status counts, and the backend reclaims the session by itself.
-        complain(&anyhow::Error::new(error).context("the session was not released"));
-    }
-    Ok(code)
+    // Whether or not: the program has run, and its status counts.
+    ends::release(lease, &mut ends).await;
+    worked
 }
 
 async fn work(matches: &ArgMatches, lease: &Lease, call: &ToolCall) -> anyhow::Result<ExecResult> {

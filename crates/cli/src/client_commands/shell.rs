@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_client::LeaseOptions;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::ends::{self, Ends};
 use super::outcome::by_signal;
 use super::{Connection, complain, connection_args};
 use crate::limits::RUNTIME_END_MAX;
-use crate::shell::{self, Ended, Ends, Input, Options};
+use crate::shell::{self, Ended, Input, Options};
 
 const AFTER: &str = "\
 Each entry is a call of one session: variables and files stay. The value of a last expression is printed; a line that \
@@ -23,7 +23,7 @@ and releases the session. On a pipe there is no prompt, and the entries are its 
 Example: ringfence shell --image scientific
 
 Exit status: 0 ended, 1 the session could not be leased or is gone, 2 wrong arguments; after a signal 128 and its number: \
-130 after ctrl-C on a pipe, 129 where the terminal is gone during a call, 143 after SIGTERM; a shell that waits at its \
+130 after ctrl-C on a pipe or before there is a session, 129 where the terminal is gone during a call, 143 after SIGTERM; a shell that waits at its \
 prompt hears no signal.";
 
 /// Its line of the command line.
@@ -66,24 +66,29 @@ fn typed_into(matches: &ArgMatches) -> anyhow::Result<Ended> {
         json: matches.get_flag("json"),
     };
     let client = Connection::of(matches)?.client()?;
-    // From here on ctrl-C is the shell's, and is not its end.
-    let listen = async { signal(SignalKind::interrupt()).and_then(|handled| Ok((handled, Ends::listen()?))) };
-    let (_handled, mut ends) = runtime.block_on(listen).context("cannot listen to signals")?;
+    let mut ends = runtime.block_on(async { Ends::listen() }).context("cannot listen to signals")?;
     let mut input = Input::open(!matches.get_flag("no-history"))?;
     let outcome = match matches.get_one::<String>("session") {
-        Some(id) => shell::run(&runtime, &client.attach(id), &mut input, &mut ends, &options),
+        Some(id) => {
+            ends.without_interrupt();
+            shell::run(&runtime, &client.attach(id), &mut input, &mut ends, &options)
+        }
         None => {
             let mut hints = LeaseOptions::default();
             if let Some(image) = matches.get_one::<String>("image") {
                 hints = hints.image(image);
             }
-            let lease = runtime.block_on(client.lease(&hints))?;
-            let outcome = shell::run(&runtime, lease.session(), &mut input, &mut ends, &options);
-            if let Err(error) = runtime.block_on(lease.release()) {
-                // The backend reclaims it by itself.
-                complain(&anyhow::Error::new(error).context("the session was not released"));
+            match runtime.block_on(ends::lease(&client, &hints, &mut ends))? {
+                Ok(lease) => {
+                    // From here on ctrl-C is the shell's, and is not its end.
+                    ends.without_interrupt();
+                    let outcome = shell::run(&runtime, lease.session(), &mut input, &mut ends, &options);
+                    runtime.block_on(async { ends.with_interrupt() });
+                    runtime.block_on(ends::release(lease, &mut ends));
+                    outcome
+                }
+                Err(number) => Ok(Ended::BySignal(number)),
             }
-            outcome
         }
     };
     runtime.shutdown_timeout(RUNTIME_END_MAX);

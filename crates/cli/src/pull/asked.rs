@@ -1,7 +1,7 @@
 //! Which names have been asked for, and what came of it. Pure: the time is said.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::limits::{PULL_AGAIN_AFTER, PULL_ALIASES_MAX, PULL_NAMES_MAX, PULLS_WAITING_MAX};
 
@@ -99,11 +99,6 @@ impl Asked {
     pub(crate) fn give_up(&mut self) {
         self.names.retain(|_, state| *state != State::Coming);
     }
-}
-
-/// How long a name that failed is left alone.
-pub(crate) fn again_after() -> Duration {
-    PULL_AGAIN_AFTER
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use ringfence_image::Store;
@@ -250,8 +250,8 @@ impl Pulls {
             }
             Said::Failed { why, for_good } => {
                 self.asked().failed(name, for_good, Instant::now());
-                let again = if for_good { Duration::MAX } else { asked::again_after() };
-                tracing::warn!(image = ?name, ?why, ?again, "could not be pulled: its sessions get the default image");
+                let again = if for_good { "never" } else { "ten minutes from now at the earliest" };
+                tracing::warn!(image = ?name, ?why, again, "could not be pulled: its sessions get the default image");
             }
             Said::Ready | Said::Unfit { .. } => bail!("it says what it should not"),
         }

@@ -13,13 +13,14 @@ use std::sync::mpsc::sync_channel;
 
 use ringfence_image::{Held, ImageError, Root, Source, Store, WHEELHOUSE};
 use ringfence_jail::JailError;
-use ringfence_oci::{Blobs, Credentials, PullOptions, Reference};
+use ringfence_oci::{Blobs, Credentials, OciError, PullOptions, Reference};
 
 use super::allowed::Allowed;
 use super::{Brought, Said, Setup, socket_of};
 use crate::image::bring;
 use crate::limits::{
-    PULL_ANSWER_BYTES_MAX, PULL_NAMES_EACH_MAX, PULL_SETUP_BYTES_MAX, PULL_TEXT_CHARS_MAX, PULL_WHILE_SERVING_MAX,
+    IMAGES_PULLED_MAX, PULL_ANSWER_BYTES_MAX, PULL_NAMES_EACH_MAX, PULL_SETUP_BYTES_MAX, PULL_TEXT_CHARS_MAX,
+    PULL_WHILE_SERVING_MAX,
 };
 
 /// Runs until the daemon is gone.
@@ -93,6 +94,26 @@ struct Puller {
     served: HashMap<String, u32>,
     /// While the server runs, nobody takes them away.
     held: Vec<Held>,
+}
+
+/// Whether another image can be served: where not, nothing of one is fetched, and names of those that are there still
+/// come.
+struct Room {
+    full: bool,
+}
+
+impl ringfence_oci::Progress for Room {
+    fn cancelled(&mut self) -> bool {
+        self.full
+    }
+}
+
+impl Room {
+    fn refusal(&self) -> Refused {
+        let why =
+            format!("{IMAGES_PULLED_MAX} images have come since the start, and no more can be served until the next");
+        Refused { why, for_good: true }
+    }
 }
 
 /// Why a name could not be brought.
@@ -171,8 +192,11 @@ impl Puller {
         options.total_max = PULL_WHILE_SERVING_MAX;
         let folder = self.store.blobs().map_err(Refused::for_now)?;
         let blobs = Blobs::open(folder.folder()).map_err(Refused::for_now)?;
-        let found = ringfence_oci::pull(reference, &self.credentials, &blobs, &options, &mut ());
-        let found = found.map_err(Refused::for_now)?;
+        let mut room = Room { full: self.held.len() >= IMAGES_PULLED_MAX };
+        let found = match ringfence_oci::pull(reference, &self.credentials, &blobs, &options, &mut room) {
+            Err(OciError::Cancelled) => return Err(room.refusal()),
+            found => found.map_err(Refused::for_now)?,
+        };
         let place = bring::Place { store: &self.store, blobs: &blobs, name, names_max: PULL_NAMES_EACH_MAX };
         let (held, _) = place.take_in(&found, &reference.to_string(), &mut (), &mut ()).map_err(Refused::for_now)?;
         Ok(held)

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
-use super::Ends;
+use crate::client_commands::ends::{Ends, hear, next_of};
 use crate::limits::{HISTORY_LINES_MAX, PROGRAM_BYTES_MAX};
 
 /// One line, or what came instead.
@@ -72,13 +72,14 @@ impl Input {
                 Err(error) => Err(error).context("the terminal"),
             },
             Input::Pipe { lines } => runtime.block_on(async {
+                let mut presses = hear(SignalKind::interrupt()).ok().flatten();
                 tokio::select! {
                     biased;
                     line = lines.recv() => match line {
                         Some(line) => Ok(Line::Text(line.context("standard input")?)),
                         None => Ok(Line::End),
                     },
-                    _ = tokio::signal::ctrl_c() => Ok(Line::Signal(SignalKind::interrupt().as_raw_value())),
+                    () = next_of(&mut presses) => Ok(Line::Signal(SignalKind::interrupt().as_raw_value())),
                     number = ends.next() => Ok(Line::Signal(number)),
                 }
             }),

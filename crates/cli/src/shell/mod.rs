@@ -9,8 +9,8 @@ use std::time::Duration;
 use ringfence_client::{ClientError, ExecResult, Session, ToolCall};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::client_commands::ends::Ends;
 use crate::client_commands::interruptible::{Uninterrupted, interruptible};
 use crate::client_commands::{complain, outcome, print_json};
 use crate::limits::PROGRAM_BYTES_MAX;
@@ -33,30 +33,6 @@ pub(crate) enum Ended {
     Done,
     /// By a signal of this number: ctrl-C on a pipe, SIGTERM, or the terminal is gone.
     BySignal(i32),
-}
-
-/// The signals that end the shell. They are heard from the making of this on: what is leased afterwards is released.
-pub(crate) struct Ends {
-    hangup: Signal,
-    terminate: Signal,
-}
-
-impl Ends {
-    /// Within a runtime.
-    ///
-    /// # Errors
-    /// When signals cannot be listened to.
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        Ok(Ends { hangup: signal(SignalKind::hangup())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    /// The number of the next one.
-    async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.hangup.recv() => SignalKind::hangup().as_raw_value(),
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-        }
-    }
 }
 
 /// Runs entries until the input is over.

@@ -104,6 +104,44 @@ fn what_is_not_allowed_is_never_asked_for_and_what_fails_is_asked_for_once() {
     assert_eq!(log.matches("could not be pulled").count(), 1, "{log}");
 }
 
+/// Of what cannot be served nothing is fetched and kept: whoever leases could fill the disk with it.
+#[test]
+fn where_no_more_images_can_be_served_none_is_fetched() {
+    const MOST: usize = 16;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("root.tar");
+    static_root(&archive);
+    let root = fs::read(&archive).unwrap();
+    // The same, and another image, with another end.
+    let other = |number: usize| fixtures::image([root.clone(), vec![0; number * 512]].concat());
+    let images: Vec<_> = (0..=MOST).map(other).collect();
+    let mut content = Content::default().image("again", &images[0]);
+    for (number, image) in images.iter().enumerate() {
+        content = content.image(&number.to_string(), image);
+    }
+    let registry = Server::start(move |request| content.answer(request));
+    let (house, thing) = (House::new(), format!("{}/some/thing", registry.host()));
+    let mut server = options().state_dir(house.folder()).args(["--pull", &thing]).start();
+    let mut client = server.client();
+    let mut comes = |tag: &str| {
+        let name = format!("{thing}:{tag}");
+        eventually(tag, || (leased(&mut client, &name) != "bare").then_some(()));
+    };
+    (0..MOST).for_each(|number| comes(&number.to_string()));
+    let last = format!("{thing}:{MOST}");
+    assert_eq!(leased(&mut server.client(), &last), "bare");
+    eventually("the question for the last", || (manifests_asked(&registry, &MOST.to_string()) > 0).then_some(()));
+    // A further name of one that is there, answered after it.
+    comes("again");
+    let listed = house.image(&["list", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), MOST + 1, "those, and the default: {listed}");
+    let layer = Digest::of(&images[MOST].layers[0]).to_string();
+    assert!(!registry.asked().iter().any(|path| path.ends_with(&layer)), "{:?}", registry.asked());
+    assert!(server.stop().success());
+    let log = server.log();
+    assert!(log.contains("16 images have come since the start"), "{log}");
+}
+
 #[test]
 fn what_a_name_could_be_short_for_is_not_served_behind_the_settings() {
     let (registry, digest) = registry(static_root);
