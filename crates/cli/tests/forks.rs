@@ -50,24 +50,32 @@ fn sessions_of_one_zygote_draw_different_numbers() {
 fn so_do_the_generators_of_modules_that_an_image_preloads() {
     let folder = tempfile::tempdir().expect("a folder");
     let module = "import random, numpy\nplain = random.Random()\nsystem = random.SystemRandom()\n\
-        new = numpy.random.default_rng()\nold = numpy.random.RandomState(numpy.random.PCG64())\n";
+        new = numpy.random.default_rng()\nold = numpy.random.RandomState(numpy.random.PCG64())\n\
+        class Own(random.Random):\n    def seed(self, number=7, version=2): super().seed(7)\n\
+        own = Own()\n\
+        class Stubborn(random.Random):\n    def seed(self, number): self.number = number\n    def random(self): return 0.5\n\
+        stubborn = Stubborn(7)\n";
     std::fs::write(folder.path().join("mine.py"), module).expect("a module");
     let declaration = folder.path().join("mine.toml");
     let text = "base = 'scientific'\npreloads = ['mine']\n[environment]\nPYTHONPATH = '/opt/mine'\n\
         [files]\n'/opt/mine/mine.py' = 'mine.py'\n";
     std::fs::write(&declaration, text).expect("a declaration");
     let server = ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).beside_scientific(declaration);
-    let server = server.args(["--pool-size", "2"]).start();
+    let mut server = server.args(["--pool-size", "2"]).start();
     let mut drawn = HashSet::new();
     for _ in 0..2 {
         let mut client = server.client();
         let mut session = client.lease(&json!({}));
         let numbers = session.python(
             "import sys\nmine = sys.modules['mine']\n\
-             print(mine.plain.random(), mine.system.random(), mine.new.random(), mine.old.random_sample())",
+             print(mine.plain.random(), mine.system.random(), mine.new.random(), mine.old.random_sample(),\n\
+             mine.own.random())",
         );
-        assert_eq!(numbers.split_whitespace().count(), 4, "{numbers}");
+        assert_eq!(numbers.split_whitespace().count(), 5, "{numbers}");
         drawn.extend(numbers.split_whitespace().map(str::to_owned));
     }
-    assert_eq!(drawn.len(), 8, "{drawn:?}");
+    assert_eq!(drawn.len(), 10, "{drawn:?}");
+    assert!(server.stop().success());
+    let log = server.log();
+    assert_eq!(log.matches("a Stubborn of a preloaded module keeps its state").count(), 1, "{log}");
 }

@@ -21,6 +21,10 @@ impl BaseUrl {
     /// When it is no `http` or `https` URL, or carries user information, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let wrong = |reason| ClientError::Url { url: without_user(text), reason };
+        // Wherever it stands: what is before it may be a password with a slash in it.
+        if text.contains('@') {
+            return Err(wrong("a user or password in it is not supported: use a bearer token"));
+        }
         let uri: Uri = text.parse().map_err(|_| wrong("it is no URL"))?;
         let (scheme, port) = match uri.scheme_str() {
             Some("http") => ("http", ":80"),
@@ -28,9 +32,6 @@ impl BaseUrl {
             _ => return Err(wrong("it must begin with http:// or https://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(wrong("a user or password in it is not supported: use a bearer token"));
-        }
         if uri.query().is_some() || text.contains('#') {
             return Err(wrong("it must have no query and no fragment"));
         }
@@ -123,10 +124,10 @@ mod tests {
             ("host:8080", "http://"),
             ("", "no URL"),
             ("http://u:hush@host", "bearer"),
-            ("http://u:hu/sh@host", ""),
-            ("http://u:hush@hush@host", ""),
-            ("http:/u:hush@host", ""),
-            ("u:hush@host:80", ""),
+            ("http://u:hu/sh@host", "bearer"),
+            ("http://u:hush@hush@host", "bearer"),
+            ("http:/u:hush@host", "bearer"),
+            ("u:hush@host:80", "bearer"),
             ("http://host?x=1", "query"),
         ] {
             let said = BaseUrl::parse(text).unwrap_err().to_string();

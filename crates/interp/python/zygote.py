@@ -138,15 +138,19 @@ def random_sources():
 def reseed():
     """Gives this fork randomness of its own. The hash seed is the zygote's: it cannot be changed."""
     random.seed()
-    for source in SOURCES:
+    for source in list(SOURCES):
+        kind = type(source)
         try:
-            if issubclass(type(source), random.Random):
+            if issubclass(kind, random.Random) and kind.random is random.Random.random:
+                random.Random.seed(source)  # whatever its own kind makes of `seed`: it may take the same number always
+            elif issubclass(kind, random.Random):
                 source.seed()
             else:
                 generator = getattr(source, "bit_generator", None) or source._bit_generator
                 generator.state = type(generator)().state
         except Exception as error:
-            sys.stderr.write(f"ringfence: {type(source).__name__} of a preloaded module keeps its state: {error}\n")
+            SOURCES[:] = [other for other in SOURCES if other is not source]
+            sys.stderr.write(f"ringfence: a {kind.__name__} of a preloaded module keeps its state: {error}\n")
     numpy, numpy_random = sys.modules.get("numpy"), sys.modules.get("numpy.random")
     if numpy is not None and numpy_random is not None:
         # The whole state drawn: numpy's own `seed` draws a part of it, and takes twice as long.
@@ -434,6 +438,7 @@ def main():
     preload(config["preloads"])
     warm_up()
     SOURCES.extend(random_sources())
+    reseed()  # what cannot be seeded anew is told here, where the log hears it, and not in each fork
     if threads() != 1:
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)
