@@ -23,6 +23,7 @@ mod failure;
 mod flat;
 mod fleet;
 mod generations;
+mod guard;
 mod init;
 mod keeper;
 mod launch;

@@ -21,6 +21,8 @@ use crate::steps::{self, Failure, Hands, REPORT_BYTES};
 
 /// Read from fd 3 and run: the source is too long for an argument, and no file of it is to lie in the image.
 const BOOTSTRAP: &str = "import os;exec(compile(os.fdopen(3).read(),'<zygote>','exec'))";
+/// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
+pub(crate) const WORKER_FDS: usize = 3;
 /// Where the report pipe is until exec.
 const REPORT: i32 = 6;
 

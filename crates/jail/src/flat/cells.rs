@@ -13,6 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::keeper::{Image, Keeper};
 use super::remains;
+use crate::guard::GuardLink;
 use crate::keeper::cells::wait_report;
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, PROCESSES_OF_OTHERS};
 use crate::plan;
@@ -26,10 +27,8 @@ pub(super) struct Cell {
     pub(super) id: u32,
     /// The guard.
     pub(super) pid: u32,
-    /// Our link to it; closing it ends the session.
-    pub(super) orders: Option<OwnedFd>,
-    /// Interpreters asked of it and not answered.
-    pub(super) asked: usize,
+    /// Our link to it.
+    pub(super) guard: GuardLink,
     /// The zygote that forked the guard, and how often it had forked then.
     pub(super) forked_by: (u32, u32),
     pub(super) folder: PathBuf,
@@ -194,8 +193,7 @@ impl Keeper {
             image: image_index,
             id,
             pid,
-            orders: Some(orders),
-            asked: 0,
+            guard: GuardLink::new(orders),
             forked_by,
             folder: folders.root,
             state: State::Live,
@@ -205,7 +203,7 @@ impl Keeper {
             Ok(()) => Ok(Made { cell, control, workspace: folders.workspace }),
             Err(failure) => {
                 // It ends by itself, and is then forgotten.
-                let _ = cell.orders.take();
+                cell.guard.close();
                 cell.state = State::Unborn;
                 cell.end_until = Some(Instant::now() + GUARD_END_WAIT_MAX);
                 self.guards.insert(pid, number);
@@ -224,7 +222,7 @@ impl Keeper {
         match cell.state {
             State::Live => {
                 cell.state = State::Dying;
-                let _ = cell.orders.take();
+                cell.guard.close();
                 cell.end_until = Some(Instant::now() + GUARD_END_WAIT_MAX);
             }
             State::Dead => self.forget(number),
@@ -243,7 +241,7 @@ impl Keeper {
     pub(super) fn guard_ended(&mut self, pid: u32, status: i32) {
         let Some(number) = self.guards.remove(&pid) else { return };
         let Some(cell) = self.cells.get_mut(&number) else { return };
-        cell.orders = None;
+        cell.guard.close();
         if status != 0 {
             self.kill_orphans();
         }

@@ -3,74 +3,28 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use ringfence_frame::keeper::FromKeeper;
-use ringfence_frame::zygote::{FromZygote, ToZygote};
-use ringfence_sys::process;
-use ringfence_sys::{packet, signal};
+use ringfence_sys::{process, signal};
 
 use super::cells::State;
 use super::keeper::Keeper;
 use crate::init::stat;
-use crate::limits::{FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
-use crate::zygote::hear;
-
-/// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
-const WORKER_FDS: usize = 3;
+use crate::limits::{ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
 
 impl Keeper {
     pub(super) fn spawn_worker(&mut self, number: u64, fds: &[OwnedFd]) {
         let cell = self.cells.get_mut(&number).filter(|cell| cell.state == State::Live);
-        let sent = match cell {
-            None => Err(0),
-            Some(_) if fds.len() != WORKER_FDS => Err(libc::EINVAL),
-            Some(cell) if cell.asked >= FORKS_QUEUED_MAX => Err(libc::EAGAIN),
-            Some(cell) => {
-                let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-                let order = ToZygote::Fork { cell: number, cgroups: 0, id: cell.id }.encode();
-                let link = cell.orders.as_ref().ok_or(0);
-                link.and_then(|link| {
-                    packet::send(link.as_fd(), &order, &fds).map_err(|error| error.raw_os_error().unwrap_or(0))
-                })
-                .map(|()| cell.asked += 1)
-            }
-        };
-        if let Err(errno) = sent {
+        if let Err(errno) = cell.map_or(Err(0), |cell| cell.guard.ask(number, cell.id, fds)) {
             self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno }, Vec::new());
         }
     }
 
-    /// Takes what a guard says.
+    /// Takes what a guard says. That it is ready was seen when it was made.
     pub(super) fn hear_guard(&mut self, number: u64) {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(cell) = self.cells.get_mut(&number) else { return };
-            let Some(link) = &cell.orders else { return };
-            let message = match hear(link) {
-                Ok(None) => return,
-                Ok(Some(message)) => message,
-                Err(_) => {
-                    // It is ending; its death is seen by whoever reaps it.
-                    cell.orders = None;
-                    for _ in 0..std::mem::take(&mut cell.asked) {
-                        self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno: 0 }, Vec::new());
-                    }
-                    return;
-                }
-            };
-            let told = match message {
-                FromZygote::Forked { pid, .. } => {
-                    let (zygote, forks) = cell.forked_by;
-                    FromKeeper::WorkerStarted { cell: number, pid, zygote, forks }
-                }
-                FromZygote::ForkFailed { errno, .. } => FromKeeper::WorkerFailed { cell: number, errno },
-                FromZygote::Died { pid, status } => FromKeeper::WorkerDied { cell: number, pid, status },
-                FromZygote::Ready => continue,
-            };
-            if !matches!(message, FromZygote::Died { .. }) {
-                cell.asked = cell.asked.saturating_sub(1);
-            }
-            self.outbox.push(told, Vec::new());
+        if let Some(cell) = self.cells.get_mut(&number) {
+            cell.guard.hear(number, cell.forked_by, &mut self.outbox);
         }
     }
 

@@ -174,8 +174,8 @@ impl Keeper {
         }
         let mut guards = Vec::new();
         for (number, cell) in &self.cells {
-            if let Some(orders) = &cell.orders {
-                fds.push(PollFd::new(orders, PollFlags::IN));
+            if let Some(socket) = cell.guard.socket() {
+                fds.push(PollFd::new(socket, PollFlags::IN));
                 guards.push((fds.len() - 1, *number));
             }
         }
@@ -283,7 +283,7 @@ impl Keeper {
     /// Lets go of every session, waits, bounded, until the guards have ended, and kills what is left.
     fn end(&mut self) {
         for cell in self.cells.values_mut() {
-            cell.orders = None;
+            cell.guard.close();
         }
         for image in &mut self.images {
             // Guards outlive their zygote, and come to us.

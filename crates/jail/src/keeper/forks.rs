@@ -13,10 +13,7 @@ use super::cells::State;
 use super::zygote::{ORPHANS, Zygotes, find};
 use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::plan::CELL_ID;
-use crate::zygote;
-
-/// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
-const WORKER_FDS: usize = 3;
+use crate::zygote::{self, WORKER_FDS};
 
 /// One fork that waits.
 pub(super) struct Fork {

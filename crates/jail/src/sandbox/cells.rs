@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use ringfence_frame::keeper::{FromKeeper, Meters};
-use ringfence_frame::zygote::{FromZygote, ToZygote};
 use ringfence_op::CellLimits;
 use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::process::{self, Ended, Forked, Strings};
@@ -28,17 +27,14 @@ use super::bundle;
 use super::keeper::{Keeper, around, io_at};
 use crate::config::memfd;
 use crate::flat::orphans;
+use crate::guard::{GuardLink, Said};
 use crate::keeper::cells::{end, read_report};
-use crate::limits::{
-    CELL_STEPS_WAIT_MAX, FORKS_QUEUED_MAX, MESSAGES_PER_TURN_MAX, SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX,
-};
+use crate::limits::{CELL_STEPS_WAIT_MAX, SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX};
 use crate::plan::{CELL_ID, Step};
 use crate::step::StepName;
 use crate::steps::{self, Failure, Hands, REPORT_BYTES};
-use crate::zygote::{blocking_pair, hear};
+use crate::zygote::blocking_pair;
 
-/// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
-const WORKER_FDS: usize = 3;
 /// Where the report pipe is until exec.
 const REPORT: i32 = 3;
 
@@ -46,10 +42,8 @@ const REPORT: i32 = 3;
 pub(super) struct Cell {
     /// The process of `runsc` that ends with the sandbox; `None` once it has.
     pub(super) runsc: Option<u32>,
-    /// Our link to the guard; closing it ends the session.
-    pub(super) orders: Option<OwnedFd>,
-    /// Interpreters asked of it and not answered.
-    asked: usize,
+    /// Our link to the guard.
+    pub(super) guard: GuardLink,
     folder: PathBuf,
     group: Option<String>,
     pub(super) state: State,
@@ -145,8 +139,7 @@ impl Keeper {
         let runsc = self.start(folder, name, &doors, &door_of_sandbox)?;
         Ok(Cell {
             runsc: Some(runsc),
-            orders: Some(orders),
-            asked: 0,
+            guard: GuardLink::new(orders),
             folder: folder.to_path_buf(),
             group: None,
             state: State::Starting,
@@ -204,62 +197,25 @@ impl Keeper {
 
     pub(super) fn spawn_worker(&mut self, number: u64, fds: &[OwnedFd]) {
         let cell = self.cells.get_mut(&number).filter(|cell| cell.state == State::Live);
-        let sent = match cell {
-            None => Err(0),
-            Some(_) if fds.len() != WORKER_FDS => Err(libc::EINVAL),
-            Some(cell) if cell.asked >= FORKS_QUEUED_MAX => Err(libc::EAGAIN),
-            Some(cell) => {
-                let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-                let order = ToZygote::Fork { cell: number, cgroups: 0, id: CELL_ID }.encode();
-                let link = cell.orders.as_ref().ok_or(0);
-                link.and_then(|link| {
-                    packet::send(link.as_fd(), &order, &fds).map_err(|error| error.raw_os_error().unwrap_or(0))
-                })
-                .map(|()| cell.asked += 1)
-            }
-        };
-        if let Err(errno) = sent {
+        if let Err(errno) = cell.map_or(Err(0), |cell| cell.guard.ask(number, CELL_ID, fds)) {
             self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno }, Vec::new());
         }
     }
 
     /// Takes what a guard says.
     pub(super) fn hear_guard(&mut self, number: u64) {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(cell) = self.cells.get_mut(&number) else { return };
-            let Some(link) = &cell.orders else { return };
-            let message = match hear(link) {
-                Ok(None) => return,
-                Ok(Some(message)) => message,
-                Err(_) => {
-                    // It is ending; its death is seen by whoever reaps it.
-                    cell.orders = None;
-                    cell.until = cell.until.or(Some(Instant::now() + SANDBOX_END_WAIT_MAX));
-                    for _ in 0..std::mem::take(&mut cell.asked) {
-                        self.outbox.push(FromKeeper::WorkerFailed { cell: number, errno: 0 }, Vec::new());
-                    }
-                    return;
-                }
-            };
-            if !matches!(message, FromZygote::Died { .. } | FromZygote::Ready) {
-                cell.asked = cell.asked.saturating_sub(1);
+        let Some(cell) = self.cells.get_mut(&number) else { return };
+        // No two sandboxes have a zygote in common: there is none to be replaced.
+        match cell.guard.hear(number, (0, 1), &mut self.outbox) {
+            Said::Nothing => {}
+            Said::Ready => {
+                let Some(hand) = cell.hands.take() else { return };
+                cell.state = State::Live;
+                cell.until = None;
+                let message = FromKeeper::CellMade { cell: number, owner_id: CELL_ID, meters: hand.meters };
+                self.outbox.push(message, [hand.control, hand.workspace].into_iter().chain(hand.files).collect());
             }
-            let (told, fds) = match message {
-                // No two sandboxes have a zygote in common: there is none to be replaced.
-                FromZygote::Forked { pid, .. } => {
-                    (FromKeeper::WorkerStarted { cell: number, pid, zygote: 0, forks: 1 }, Vec::new())
-                }
-                FromZygote::ForkFailed { errno, .. } => (FromKeeper::WorkerFailed { cell: number, errno }, Vec::new()),
-                FromZygote::Died { pid, status } => (FromKeeper::WorkerDied { cell: number, pid, status }, Vec::new()),
-                FromZygote::Ready => {
-                    let Some(hand) = cell.hands.take() else { continue };
-                    cell.state = State::Live;
-                    cell.until = None;
-                    let message = FromKeeper::CellMade { cell: number, owner_id: CELL_ID, meters: hand.meters };
-                    (message, [hand.control, hand.workspace].into_iter().chain(hand.files).collect())
-                }
-            };
-            self.outbox.push(told, fds);
+            Said::End => cell.until = cell.until.or(Some(Instant::now() + SANDBOX_END_WAIT_MAX)),
         }
     }
 
@@ -271,7 +227,7 @@ impl Keeper {
         match cell.state {
             State::Starting | State::Live => {
                 cell.state = State::Dying;
-                cell.orders = None;
+                cell.guard.close();
                 cell.hands = None;
                 cell.until = Some(Instant::now() + SANDBOX_END_WAIT_MAX);
             }
@@ -286,7 +242,7 @@ impl Keeper {
         let Some(number) = found.map(|(number, _)| *number) else { return };
         let Some(cell) = self.cells.get_mut(&number) else { return };
         cell.runsc = None;
-        cell.orders = None;
+        cell.guard.close();
         let state = cell.state;
         self.kill_orphans();
         match state {

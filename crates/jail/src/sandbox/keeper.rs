@@ -176,8 +176,8 @@ impl Keeper {
         });
         let mut guards = Vec::new();
         for (number, cell) in &self.cells {
-            if let Some(orders) = &cell.orders {
-                fds.push(PollFd::new(orders, PollFlags::IN));
+            if let Some(socket) = cell.guard.socket() {
+                fds.push(PollFd::new(socket, PollFlags::IN));
                 guards.push((fds.len() - 1, *number));
             }
         }
@@ -248,7 +248,7 @@ impl Keeper {
     /// Lets go of every session, waits, bounded, until the sandboxes have ended, and kills what is left.
     fn end(&mut self) {
         for cell in self.cells.values_mut() {
-            cell.orders = None;
+            cell.guard.close();
         }
         // A guard that is not ready hears nothing yet: nobody waits for it.
         let ready = self.cells.values().filter(|cell| cell.state != State::Starting);
