@@ -19,6 +19,7 @@ mod cgroup;
 mod config;
 mod confine;
 mod error;
+mod exec;
 mod failure;
 mod flat;
 mod fleet;

@@ -8,23 +8,19 @@ use std::path::Path;
 use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::zygote::FromZygote;
 use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Child, Forked, Single, Strings};
-use ringfence_sys::{packet, signal};
-use rustix::pipe::{PipeFlags, pipe_with};
+use ringfence_sys::packet;
+use ringfence_sys::process::{Child, Single, Strings};
 
 use crate::config::memfd;
-use crate::keeper::cells::{end, read_report};
-use crate::limits::CELL_STEPS_WAIT_MAX;
+use crate::exec::{self, Exec};
 use crate::plan::{Step, c_string};
 use crate::step::StepName;
-use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+use crate::steps::Failure;
 
 /// Read from fd 3 and run: the source is too long for an argument, and no file of it is to lie in the image.
 const BOOTSTRAP: &str = "import os;exec(compile(os.fdopen(3).read(),'<zygote>','exec'))";
 /// Descriptors of `SpawnWorker`: frame socket, fd 1, fd 2.
 pub(crate) const WORKER_FDS: usize = 3;
-/// Where the report pipe is until exec.
-const REPORT: i32 = 6;
 
 /// What a zygote is started with.
 pub(crate) struct Start<'a> {
@@ -52,44 +48,22 @@ pub(crate) fn start(single: &Single, null: &OwnedFd, start: Start<'_>) -> Result
     let arguments = Strings::new(vec![python.clone(), c"-u".to_owned(), c"-c".to_owned(), bootstrap]);
     let source = memfd("zygote", start.source.as_bytes()).map_err(at)?;
     let (link, link_of_zygote) = blocking_pair().map_err(at)?;
-    let (report, report_of_zygote) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(at)?;
     let errors = rustix::stdio::stderr();
-    let hands = Hands {
-        doors: &[],
-        stay: &[
-            (null.as_fd(), false),
-            (errors, false),
-            (errors, false),
-            (source.as_fd(), false),
-            (link_of_zygote.as_fd(), false),
-            (start.config.as_fd(), false),
-            (report_of_zygote.as_fd(), true),
-        ],
-        report_number: REPORT,
-        report: report_of_zygote.as_fd(),
-        filter: None,
-    };
-    match process::fork(single, start.namespaces).map_err(at)? {
-        Forked::Child => {
-            steps::run_or_exit(start.plan, &hands);
-            // The keeper's mask would be inherited; that it cannot be set is not known to happen.
-            let _ = signal::unblock_all();
-            let error = process::exec(&python, &arguments, &start.environment);
-            steps::fail(Failure::new(StepName::ExecPython, &error), None, REPORT)
-        }
-        Forked::Parent(child) => {
-            drop(report_of_zygote);
-            let mut bytes = [0; REPORT_BYTES];
-            let outcome = match read_report(report.as_fd(), &mut bytes, CELL_STEPS_WAIT_MAX) {
-                // Closed by exec.
-                Ok(0) => Ok(()),
-                Ok(_) => Failure::from_report(bytes),
-                Err(error) => Err(at(error)),
-            };
-            outcome.inspect_err(|_| end(&child))?;
-            Ok((child, link))
-        }
-    }
+    let child = exec::start(
+        single,
+        &Exec {
+            namespaces: start.namespaces,
+            plan: start.plan,
+            doors: &[],
+            fds: &[null.as_fd(), errors, errors, source.as_fd(), link_of_zygote.as_fd(), start.config.as_fd()],
+            program: &python,
+            arguments: &arguments,
+            environment: &start.environment,
+            start: StepName::StartZygote,
+            exec: StepName::ExecPython,
+        },
+    )?;
+    Ok((child, link))
 }
 
 /// The other end blocks, as a program of one thread that waits for orders wants it; ours never does.

@@ -13,30 +13,26 @@ use std::time::{Duration, Instant, SystemTime};
 use ringfence_frame::keeper::{FromKeeper, Meters};
 use ringfence_op::CellLimits;
 use ringfence_sys::namespace::Namespaces;
-use ringfence_sys::process::{self, Ended, Forked, Strings};
+use ringfence_sys::process::{Ended, Strings};
 use ringfence_sys::{packet, signal};
 use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
     fsmount, fsopen, move_mount, unmount,
 };
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bundle;
 use super::keeper::{Keeper, around, io_at};
 use crate::config::memfd;
+use crate::exec::{self, Exec};
 use crate::flat::orphans;
 use crate::guard::{GuardLink, Said};
-use crate::keeper::cells::{end, read_report};
-use crate::limits::{CELL_STEPS_WAIT_MAX, SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX};
+use crate::limits::{SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX};
 use crate::plan::{CELL_ID, Step};
 use crate::step::StepName;
-use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+use crate::steps::Failure;
 use crate::zygote::blocking_pair;
-
-/// Where the report pipe is until exec.
-const REPORT: i32 = 3;
 
 /// A session.
 pub(super) struct Cell {
@@ -163,36 +159,22 @@ impl Keeper {
         let arguments = arguments.iter().map(|word| c_string(word)).collect::<io::Result<Vec<_>>>().map_err(&at)?;
         let arguments = Strings::new(arguments);
         let environment = Strings::new(vec![c"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()]);
-        let (report, report_of_child) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(&at)?;
         let errors = self.complaints();
-        let hands = Hands {
-            doors,
-            stay: &[(door.as_fd(), false), (errors, false), (errors, false), (report_of_child.as_fd(), true)],
-            report_number: REPORT,
-            report: report_of_child.as_fd(),
-            filter: None,
-        };
-        match process::fork(&self.single, Namespaces::NONE).map_err(&at)? {
-            Forked::Child => {
-                steps::run_or_exit(&[Step::EnterCgroups, Step::Descriptors], &hands);
-                // The keeper's mask would be inherited; that it cannot be set is not known to happen.
-                let _ = signal::unblock_all();
-                let error = process::exec(&program, &arguments, &environment);
-                steps::fail(Failure::new(StepName::StartSandbox, &error), None, REPORT)
-            }
-            Forked::Parent(child) => {
-                drop(report_of_child);
-                let mut bytes = [0; REPORT_BYTES];
-                let outcome = match read_report(report.as_fd(), &mut bytes, CELL_STEPS_WAIT_MAX) {
-                    // Closed by exec.
-                    Ok(0) => Ok(()),
-                    Ok(_) => Failure::from_report(bytes),
-                    Err(error) => Err(at(error)),
-                };
-                outcome.inspect_err(|_| end(&child))?;
-                Ok(child.pid)
-            }
-        }
+        let started = exec::start(
+            &self.single,
+            &Exec {
+                namespaces: Namespaces::NONE,
+                plan: &[Step::EnterCgroups, Step::Descriptors],
+                doors,
+                fds: &[door.as_fd(), errors, errors],
+                program: &program,
+                arguments: &arguments,
+                environment: &environment,
+                start: StepName::StartSandbox,
+                exec: StepName::StartSandbox,
+            },
+        );
+        Ok(started?.pid)
     }
 
     pub(super) fn spawn_worker(&mut self, number: u64, fds: &[OwnedFd]) {
