@@ -14,7 +14,6 @@ use ringfence_op::Tier;
 use ringfence_sys::process::{Strings, wait_for};
 use ringfence_sys::spawn::{Spawn, spawn};
 use ringfence_sys::{packet, signal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::{KeeperConfig, Stage, write_stage};
 use crate::error::JailError;
@@ -22,6 +21,7 @@ use crate::failure::setup_error;
 use crate::limits::READY_WAIT_MAX;
 use crate::link::recv;
 use crate::plan::c_string;
+use crate::wait::readable;
 
 /// A keeper that is ready.
 #[derive(Debug)]
@@ -120,14 +120,8 @@ fn wait_ready(socket: OwnedFd, pid: u32, tier: Tier) -> Result<Launched, JailErr
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(JailError::Link(error)),
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if !readable(&socket, deadline).map_err(JailError::Link)? {
             return Err(JailError::Slow { seconds: READY_WAIT_MAX.as_secs() });
-        }
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(JailError::Link(error.into())),
         }
     }
 }

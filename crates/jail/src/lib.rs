@@ -36,6 +36,7 @@ mod seccomp;
 mod step;
 mod steps;
 mod template;
+mod wait;
 mod warden;
 mod zygote;
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::init::{FromInit, ToInit};
@@ -9,11 +10,11 @@ use ringfence_frame::keeper::{FromKeeper, ToKeeper};
 use ringfence_frame::puller::ToPuller;
 use ringfence_op::RootSpec;
 use ringfence_sys::packet;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::JailError;
 use crate::limits::{PULLED_ANSWER_MAX, PULLED_ROOT_BYTES_MAX};
 use crate::step::StepName;
+use crate::wait::readable;
 
 /// Takes one message of the keeper, with its descriptors; `None` once the keeper is gone.
 ///
@@ -81,13 +82,11 @@ pub fn add_image(socket: BorrowedFd<'_>, root: &RootSpec) -> Result<u32, JailErr
         return Err(refused(StepName::PulledRoot, libc::EMSGSIZE));
     }
     packet::send(socket, &bytes, &[]).map_err(link)?;
-    let wait = Timespec { tv_sec: PULLED_ANSWER_MAX.as_secs() as i64, tv_nsec: 0 };
+    let deadline = Instant::now() + PULLED_ANSWER_MAX;
     let mut buffer = [0; PACKET_BYTES];
     loop {
-        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&wait)) {
-            Ok(0) => return Err(link(io::ErrorKind::TimedOut.into())),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(link(error.into())),
+        if !readable(socket, deadline).map_err(link)? {
+            return Err(link(io::ErrorKind::TimedOut.into()));
         }
         let length = match packet::receive(socket, &mut buffer) {
             Ok((0, _)) => return Err(link(io::ErrorKind::UnexpectedEof.into())),

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use ringfence_frame::keeper::FromKeeper;
 use ringfence_sys::{process, signal};
@@ -11,7 +12,8 @@ use ringfence_sys::{process, signal};
 use super::cells::State;
 use super::keeper::Keeper;
 use crate::init::stat;
-use crate::limits::{ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
+use crate::limits::{FLAT_END_WAIT_MAX, ORPHAN_ROUNDS_MAX, PROCESSES_LISTED_MAX};
+use crate::wait::readable;
 
 impl Keeper {
     pub(super) fn spawn_worker(&mut self, number: u64, fds: &[OwnedFd]) {
@@ -46,6 +48,31 @@ impl Keeper {
                 ended.push(one);
             }
             self.early.extend(ended.into_iter().filter(|one| known.contains(&one.pid)));
+        }
+    }
+}
+
+/// Waits, bounded, until every child has ended, and kills what is left.
+pub(crate) fn end_children(watch: &OwnedFd) {
+    let deadline = Instant::now() + FLAT_END_WAIT_MAX;
+    while reap_all() {
+        if !readable(watch, deadline).unwrap_or(false) {
+            for pid in orphans(std::process::id(), &Default::default()) {
+                let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
+            }
+            return;
+        }
+        signal::drain(watch);
+    }
+}
+
+/// Reaps what has ended; whether children are left.
+fn reap_all() -> bool {
+    loop {
+        match process::reap_any() {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
         }
     }
 }

@@ -10,11 +10,11 @@ use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
 use ringfence_op::{RootSpec, Tier};
 use ringfence_sys::process::{self, Ended, Single};
 use ringfence_sys::signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::cells::{Cell, State};
-use super::guards::orphans;
+use super::guards::end_children;
 use super::ids::{Ids, Who};
 use super::place::Place;
 use super::rules::Rules;
@@ -25,9 +25,10 @@ use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
 use crate::generations::Generations;
 use crate::keeper::outbox::{Heard, Outbox};
-use crate::limits::{FLAT_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX};
+use crate::limits::{MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX};
 use crate::seccomp::{self, Surroundings};
 use crate::step::StepName;
+use crate::wait::until;
 
 /// An image as the keeper holds it.
 pub(super) struct Image {
@@ -179,10 +180,7 @@ impl Keeper {
                 guards.push((fds.len() - 1, *number));
             }
         }
-        let timeout = self.next_deadline().map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
+        let timeout = self.next_deadline().map(until);
         // EINTR and the like: the next round looks again.
         poll(&mut fds, timeout.as_ref()).ok()?;
         let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
@@ -289,36 +287,8 @@ impl Keeper {
             // Guards outlive their zygote, and come to us.
             image.zygotes = Generations::resting();
         }
-        let deadline = Instant::now() + FLAT_END_WAIT_MAX;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            signal::drain(&self.children);
-            match reap_all() {
-                false => break,
-                true if left.is_zero() => {
-                    for pid in orphans(std::process::id(), &Default::default()) {
-                        let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
-                    }
-                    break;
-                }
-                true => {
-                    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-                    let _ = poll(&mut [PollFd::new(&self.children, PollFlags::IN)], Some(&timeout));
-                }
-            }
-        }
+        end_children(&self.children);
         self.place.remove();
-    }
-}
-
-/// Reaps what has ended; whether children are left.
-fn reap_all() -> bool {
-    loop {
-        match process::reap_any() {
-            Ok(Some(_)) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ringfence_frame::zygote::{FromZygote, ToZygote};
 use ringfence_op::{CellLimits, RootSpec};
@@ -13,7 +13,6 @@ use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::packet;
 use ringfence_sys::process::{Child, Single, Strings};
 use ringfence_weaken::kept_source;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use super::place::Folders;
@@ -23,6 +22,7 @@ use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_DEATHS_KEPT_MAX};
 use crate::plan::{Step, c_string};
 use crate::step::StepName;
 use crate::steps::Failure;
+use crate::wait::readable;
 use crate::zygote;
 
 /// A running zygote.
@@ -149,7 +149,8 @@ impl Running {
                     }
                 }
                 Some(_) => {}
-                None => wait_readable(&self.link, deadline.saturating_duration_since(Instant::now()))?,
+                None if readable(&self.link, deadline)? => {}
+                None => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
             }
         }
     }
@@ -157,16 +158,5 @@ impl Running {
     /// One message; `None` where there is none now.
     pub(super) fn hear(&self) -> io::Result<Option<FromZygote>> {
         zygote::hear(&self.link)
-    }
-}
-
-fn wait_readable(link: &OwnedFd, left: Duration) -> io::Result<()> {
-    if left.is_zero() {
-        return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
-    }
-    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-    match poll(&mut [PollFd::new(link, PollFlags::IN)], Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

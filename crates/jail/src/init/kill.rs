@@ -10,12 +10,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use ringfence_sys::signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::stat;
 use crate::limits::{KILL_ROUNDS_PLAIN, KILL_ROUNDS_STOPPED, KILL_WAIT_MAX, PROCESSES_LISTED_MAX};
+use crate::wait::until;
 
 /// Processes waited for at a time: each takes a descriptor.
 const BATCH: usize = 256;
@@ -131,13 +132,8 @@ fn handle(pid: u32) -> Option<OwnedFd> {
 fn wait_for_all(handles: &[OwnedFd], deadline: Instant) {
     let mut left: Vec<&OwnedFd> = handles.iter().collect();
     while !left.is_empty() {
-        let time = deadline.saturating_duration_since(Instant::now());
-        if time.is_zero() {
-            return;
-        }
         let mut fds: Vec<PollFd<'_>> = left.iter().map(|handle| PollFd::new(*handle, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-        if poll(&mut fds, Some(&timeout)).is_err() {
+        if !poll(&mut fds, Some(&until(deadline))).is_ok_and(|ended| ended > 0) {
             return;
         }
         let over: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();

@@ -11,7 +11,6 @@ use ringfence_sys::namespace::Namespaces;
 use ringfence_sys::process::{self, Child, Forked, Strings, wait_for};
 use ringfence_sys::{packet, signal};
 use ringfence_weaken::{Mitigation, holds};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,6 +22,7 @@ use crate::limits::{CELL_STEPS_WAIT_MAX, CGROUP_REMOVE_PAUSE, CGROUP_REMOVE_TRIE
 use crate::plan::{self, CellFacts};
 use crate::step::StepName;
 use crate::steps::{self, Failure, Hands, REPORT_BYTES};
+use crate::wait::readable;
 use crate::warden::kinds;
 
 /// A cell that lives, or is being taken down.
@@ -195,13 +195,8 @@ impl Keeper {
             }
             Forked::Parent(child) => {
                 drop(report_of_init);
-                match wait_report(&report, CELL_STEPS_WAIT_MAX) {
-                    Ok(()) => Ok((child, control)),
-                    Err(failure) => {
-                        end(&child);
-                        Err(failure)
-                    }
-                }
+                wait_report(&report, CELL_STEPS_WAIT_MAX).inspect_err(|_| end(&child))?;
+                Ok((child, control))
             }
         }
     }
@@ -310,16 +305,9 @@ pub(crate) fn wait_report(report: &OwnedFd, wait_max: Duration) -> Result<(), Fa
 
 /// How many bytes came before the end of the pipe; at most one report is written.
 pub(crate) fn read_report(pipe: BorrowedFd<'_>, bytes: &mut [u8], wait_max: Duration) -> io::Result<usize> {
-    let deadline = Instant::now() + wait_max;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            // A report is smaller than a pipe's atomic write, so it comes whole.
-            Ok(_) => return Ok(rustix::io::read(pipe, bytes)?),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    if !readable(pipe, Instant::now() + wait_max)? {
+        return Err(io::ErrorKind::TimedOut.into());
     }
+    // A report is smaller than a pipe's atomic write, so it comes whole.
+    Ok(rustix::io::read(pipe, bytes)?)
 }

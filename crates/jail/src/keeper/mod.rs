@@ -65,7 +65,7 @@ use ringfence_sys::process::{self, Single};
 use ringfence_sys::seccomp::Filter;
 use ringfence_sys::signal;
 use ringfence_weaken::{Mitigation, holds};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
@@ -76,6 +76,7 @@ use crate::init::Program;
 use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::plan::Way;
 use crate::step::StepName;
+use crate::wait::until;
 use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
 use ids::Ids;
@@ -298,10 +299,7 @@ impl Keeper {
                 zygotes.push((fds.len() - 1, (index, serial)));
             }
         }
-        let timeout = self.next_deadline().map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
+        let timeout = self.next_deadline().map(|deadline| until(deadline + Duration::from_millis(1)));
         // EINTR and the like: the next round looks again.
         poll(&mut fds, timeout.as_ref()).ok()?;
         let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());

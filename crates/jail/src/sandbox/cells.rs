@@ -1,11 +1,9 @@
 //! Making sandboxes and taking them down.
 
 use std::collections::HashSet;
-use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,7 +27,7 @@ use crate::exec::{self, Exec};
 use crate::flat::orphans;
 use crate::guard::{GuardLink, Said};
 use crate::limits::{SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX};
-use crate::plan::{CELL_ID, Step};
+use crate::plan::{self, CELL_ID, Step};
 use crate::step::StepName;
 use crate::steps::Failure;
 use crate::zygote::blocking_pair;
@@ -153,7 +151,7 @@ impl Keeper {
     /// Starts `runsc`, in the session's groups, and waits until its program runs.
     fn start(&self, folder: &Path, name: &str, doors: &[OwnedFd], door: &OwnedFd) -> Result<u32, Failure> {
         let at = io_at(StepName::StartSandbox);
-        let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+        let c_string = |path: &Path| plan::c_string(path).map_err(io::Error::from);
         let program = c_string(&self.runsc).map_err(&at)?;
         let arguments = bundle::arguments(folder, &self.name_on_the_machine(name));
         let arguments = arguments.iter().map(|word| c_string(word)).collect::<io::Result<Vec<_>>>().map_err(&at)?;

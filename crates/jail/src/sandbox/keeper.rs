@@ -11,7 +11,7 @@ use ringfence_frame::keeper::{FromKeeper, Limiter, ToKeeper};
 use ringfence_op::{CellLimits, RootSpec};
 use ringfence_sys::process::{self, Single};
 use ringfence_sys::signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -21,14 +21,14 @@ use super::warden::unmount_below;
 use crate::cgroup::{Groups, Layout};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
-use crate::flat::{Place, Trash, Who, orphans};
+use crate::flat::{Place, Trash, Who, end_children, orphans};
 use crate::keeper::outbox::{Heard, Outbox};
 use crate::limits::{
-    DETAIL_BYTES_MAX, FLAT_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, SANDBOX_MEMORY_BYTES, SANDBOX_TASKS,
-    SANDBOX_TASKS_EACH, TRASH_STEP_MAX,
+    DETAIL_BYTES_MAX, MESSAGES_PER_TURN_MAX, SANDBOX_MEMORY_BYTES, SANDBOX_TASKS, SANDBOX_TASKS_EACH, TRASH_STEP_MAX,
 };
 use crate::step::StepName;
 use crate::template;
+use crate::wait::until;
 
 /// An image as the keeper holds it.
 pub(super) struct Image {
@@ -181,10 +181,7 @@ impl Keeper {
                 guards.push((fds.len() - 1, *number));
             }
         }
-        let timeout = self.next_deadline().map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
+        let timeout = self.next_deadline().map(until);
         // EINTR and the like: the next round looks again.
         poll(&mut fds, timeout.as_ref()).ok()?;
         let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
@@ -256,32 +253,9 @@ impl Keeper {
         for pid in orphans(std::process::id(), &ready) {
             let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
         }
-        let deadline = Instant::now() + FLAT_END_WAIT_MAX;
-        while reap_all() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                for pid in orphans(std::process::id(), &Default::default()) {
-                    let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
-                }
-                break;
-            }
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let _ = poll(&mut [PollFd::new(&self.children, PollFlags::IN)], Some(&timeout));
-            signal::drain(&self.children);
-        }
+        end_children(&self.children);
         unmount_below(&self.place.root);
         self.place.remove();
-    }
-}
-
-/// Reaps what has ended; whether children are left.
-fn reap_all() -> bool {
-    loop {
-        match process::reap_any() {
-            Ok(Some(_)) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
-        }
     }
 }
 
