@@ -114,8 +114,9 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Runs until the daemon or the warden is gone; then ends every session.
-    pub(super) fn serve(&mut self) -> Result<(), SetupFailure> {
+    /// Runs until the daemon, at the other end of `socket`, or the warden is gone; then ends every session.
+    pub(super) fn serve(&mut self, socket: OwnedFd) -> Result<(), SetupFailure> {
+        self.outbox.connect(socket);
         let result = loop {
             match self.turn() {
                 Ok(true) => {}

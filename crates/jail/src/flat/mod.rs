@@ -58,4 +58,4 @@ pub(crate) use ids::Who;
 pub(crate) use place::Place;
 pub(crate) use trash::{Trash, remove as remove_folder};
 pub use view::needs_mounts;
-pub(crate) use warden::{end_all, watch};
+pub(crate) use warden::{end_all, fork_keeper, watch};

@@ -58,33 +58,36 @@ fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<(Child, PathBuf, Who,
     caps::keep(powers).at(StepName::DropCapabilities, nothing)?;
     let place = Place::make(&config.state_dir, who)?;
     let root = place.root.clone();
-    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
-    let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
-    match process::fork(&single, Namespaces::NONE).at(StepName::CloneKeeper, nothing)? {
-        Forked::Child => {
-            drop(life_of_warden);
-            match socket.try_clone() {
-                Ok(copy) => keep(copy, config, who, place, life),
-                Err(_) => process::exit_now(1),
-            }
-        }
-        Forked::Parent(child) => Ok((child, root, who, life_of_warden)),
-    }
+    let (keeper, life) = fork_keeper(&single, socket, |life| Keeper::new(config, who, place, life), Keeper::serve)?;
+    Ok((keeper, root, who, life))
 }
 
-/// The keeper's life, in the child.
-fn keep(socket: OwnedFd, config: KeeperConfig, who: Who, place: Place, life: OwnedFd) -> ! {
-    let code = match Keeper::new(config, who, place, life) {
-        Ok(mut keeper) => {
-            keeper.outbox.connect(socket);
-            i32::from(keeper.serve().is_err())
+/// Forks the keeper, and has it made and run there: the process, and the end of a pipe by which it sees that this one
+/// lives.
+pub(crate) fn fork_keeper<K>(
+    single: &Single,
+    socket: &OwnedFd,
+    make: impl FnOnce(OwnedFd) -> Result<K, SetupFailure>,
+    serve: impl FnOnce(&mut K, OwnedFd) -> Result<(), SetupFailure>,
+) -> Result<(Child, OwnedFd), SetupFailure> {
+    let nothing = String::new;
+    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
+    match process::fork(single, Namespaces::NONE).at(StepName::CloneKeeper, nothing)? {
+        Forked::Child => {
+            drop(life_of_warden);
+            let Ok(socket) = socket.try_clone() else { process::exit_now(1) };
+            let failed = match make(life) {
+                Ok(mut keeper) => serve(&mut keeper, socket).is_err(),
+                Err(failure) => {
+                    failure.send(socket.as_fd());
+                    true
+                }
+            };
+            process::exit_now(i32::from(failed))
         }
-        Err(failure) => {
-            failure.send(socket.as_fd());
-            1
-        }
-    };
-    process::exit_now(code)
+        Forked::Parent(keeper) => Ok((keeper, life_of_warden)),
+    }
 }
 
 /// Guards end their sessions when the keeper is gone; what is left then, of guards that were killed too, has come to

@@ -116,8 +116,9 @@ impl Keeper {
         })
     }
 
-    /// Runs until the daemon or the warden is gone; then ends every session.
-    pub(super) fn serve(&mut self) -> Result<(), SetupFailure> {
+    /// Runs until the daemon, at the other end of `socket`, or the warden is gone; then ends every session.
+    pub(super) fn serve(&mut self, socket: OwnedFd) -> Result<(), SetupFailure> {
+        self.outbox.connect(socket);
         let result = self.say_ready();
         if let (Err(failure), Some(socket)) = (&result, self.outbox.socket()) {
             failure.send(socket.as_fd());

@@ -7,16 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ringfence_sys::namespace::{self, Namespaces};
-use ringfence_sys::process::{self, Child, Forked, Single, wait_for};
+use ringfence_sys::process::{self, Child, Single, wait_for};
 use ringfence_sys::signal;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::keeper::Keeper;
 use crate::cgroup::{self, Layout};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
-use crate::flat::{Place, Who, end_all, remove_folder};
+use crate::flat::{Place, Who, end_all, fork_keeper, remove_folder};
 use crate::limits::SANDBOXES_SHARE_OF_TASKS;
 use crate::step::StepName;
 
@@ -73,20 +72,10 @@ fn start(socket: &OwnedFd, config: KeeperConfig) -> Result<Left, SetupFailure> {
         let bounded = bounded.at(StepName::MakeCgroup, || "tasks of all sandboxes".to_owned());
         bounded.inspect_err(|_| remove_groups(Some(layout)))?;
     }
-    let (life, life_of_warden) = pipe_with(PipeFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
-    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC).at(StepName::KeeperSelf, nothing)?;
-    let forked = process::fork(&single, Namespaces::NONE).at(StepName::CloneKeeper, nothing);
-    let forked = forked.inspect_err(|_| remove_groups(layout.as_ref()))?;
-    match forked {
-        Forked::Child => {
-            drop(life_of_warden);
-            match socket.try_clone() {
-                Ok(copy) => keep(copy, config, who, place, layout.as_ref(), life),
-                Err(_) => process::exit_now(1),
-            }
-        }
-        Forked::Parent(keeper) => Ok(Left { keeper, root, layout, _life: life_of_warden }),
-    }
+    let make = |life| Keeper::new(config, who, place, layout.as_ref(), life);
+    let forked = fork_keeper(&single, socket, make, Keeper::serve);
+    let (keeper, life) = forked.inspect_err(|_| remove_groups(layout.as_ref()))?;
+    Ok(Left { keeper, root, layout, _life: life })
 }
 
 /// Whatever is mounted from here on is seen by this process and its descendants alone, and goes with the last of them.
@@ -103,21 +92,6 @@ fn tasks_of_all() -> io::Result<u64> {
 fn share_of_tasks(pid_max: &str) -> io::Result<u64> {
     let all: u64 = pid_max.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(all / SANDBOXES_SHARE_OF_TASKS)
-}
-
-/// The keeper's life, in the child.
-fn keep(socket: OwnedFd, config: KeeperConfig, who: Who, place: Place, layout: Option<&Layout>, life: OwnedFd) -> ! {
-    let code = match Keeper::new(config, who, place, layout, life) {
-        Ok(mut keeper) => {
-            keeper.outbox.connect(socket);
-            i32::from(keeper.serve().is_err())
-        }
-        Err(failure) => {
-            failure.send(socket.as_fd());
-            1
-        }
-    };
-    process::exit_now(code)
 }
 
 /// Takes away whatever is mounted in a folder of ours, the last first.
