@@ -85,6 +85,10 @@ pub(crate) const FLAT_END_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) const SANDBOX_START_WAIT_MAX: Duration = Duration::from_secs(120);
 /// How long a sandbox may take to end once it is let go, before it is killed.
 pub(crate) const SANDBOX_END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Pause before a group of an ended sandbox is tried again to be removed; the next is twice as long.
+pub(crate) const SANDBOX_GROUP_PAUSE: Duration = Duration::from_millis(20);
+/// The longest such pause.
+pub(crate) const SANDBOX_GROUP_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long the sandbox of a trial may take from its start to its end.
 pub(crate) const SANDBOX_TRIAL_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Memory of a sandbox's own, beside the session's: `runsc` itself, the gofer, the kernel of the session and the guard.

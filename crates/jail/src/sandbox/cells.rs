@@ -254,12 +254,14 @@ impl Keeper {
     fn clear(&mut self, folder: &Path, group: Option<String>) {
         let _ = unmount(folder.join("workspace"), UnmountFlags::DETACH);
         self.trash.take(folder);
-        self.old_groups.extend(group);
+        if let Some(group) = group {
+            self.old_groups.add(group, Instant::now());
+        }
     }
 
     pub(super) fn remove_old_groups(&mut self) {
         if let Some(groups) = &self.groups {
-            self.old_groups.retain(|group| groups.remove(group).is_err());
+            self.old_groups.try_again(Instant::now(), |group| groups.remove(group).is_ok());
         }
     }
 

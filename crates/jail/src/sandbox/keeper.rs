@@ -17,6 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bundle::Programs;
 use super::cells::{Cell, State};
+use super::groups::OldGroups;
 use super::warden::unmount_below;
 use crate::cgroup::{Groups, Layout};
 use crate::config::KeeperConfig;
@@ -54,7 +55,7 @@ pub(super) struct Keeper {
     pub(super) programs: Programs,
     pub(super) groups: Option<Groups>,
     /// Groups of sandboxes that have ended, whose last process has not quite gone.
-    pub(super) old_groups: Vec<String>,
+    pub(super) old_groups: OldGroups,
     who: Who,
     pub(super) place: Place,
     pub(super) trash: Trash,
@@ -107,7 +108,7 @@ impl Keeper {
             images,
             programs,
             groups,
-            old_groups: Vec::new(),
+            old_groups: OldGroups::default(),
             who,
             place,
             trash,
@@ -212,9 +213,8 @@ impl Keeper {
     fn next_deadline(&self) -> Option<Instant> {
         let margin = Duration::from_millis(1);
         let soon = (!self.trash.is_empty()).then(Instant::now);
-        let groups = (!self.old_groups.is_empty()).then(|| Instant::now() + crate::limits::CGROUP_REMOVE_PAUSE * 10);
         let cells = self.cells.values().filter(|cell| cell.state != State::Dead).filter_map(|cell| cell.until);
-        soon.into_iter().chain(groups).chain(cells.map(|at| at + margin)).min()
+        soon.into_iter().chain(cells.chain(self.old_groups.again_at()).map(|at| at + margin)).min()
     }
 
     /// Takes what the daemon asks; `false` once its end is closed.

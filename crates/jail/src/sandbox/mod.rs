@@ -33,6 +33,7 @@
 
 mod bundle;
 mod cells;
+mod groups;
 mod keeper;
 mod trial;
 mod warden;
