@@ -25,6 +25,7 @@ mod flat;
 mod fleet;
 mod generations;
 mod guard;
+mod ids;
 mod init;
 mod keeper;
 mod launch;

@@ -1,12 +1,12 @@
 //! Which ids sessions run as.
 
-use std::collections::VecDeque;
 use std::fs;
 
 use ringfence_sys::caps;
 use ringfence_weaken::{Mitigation, holds};
 
 use crate::failure::{At, SetupFailure};
+use crate::ids::Ids;
 use crate::limits::CELL_IDS_MAX;
 use crate::step::StepName;
 
@@ -56,6 +56,15 @@ impl Who {
         Ok(Who { keeper, sessions: Some(range), daemon: range.0.saturating_add(range.1).saturating_add(1) })
     }
 
+    /// Those of sessions.
+    pub(super) fn ids(self) -> Ids {
+        match self.sessions {
+            None => Ids::shared(self.keeper),
+            Some((base, _)) if !holds(Mitigation::SessionsIds) => Ids::shared(base.saturating_add(1)),
+            Some((base, count)) => Ids::own(base.saturating_add(1), count),
+        }
+    }
+
     /// What the keeper keeps of root's powers.
     pub(super) fn capabilities(self) -> u64 {
         if self.sessions.is_some() { NEEDED } else { 0 }
@@ -73,60 +82,16 @@ fn covers(map: &str, base: u32, count: u32) -> bool {
     })
 }
 
-/// The ids that can be given. The one that was given back longest ago goes first.
-pub(super) struct Ids {
-    who: Who,
-    next: u32,
-    free: VecDeque<u32>,
-    given: u32,
-}
-
-impl Ids {
-    pub(super) fn new(who: Who) -> Ids {
-        Ids { who, next: 0, free: VecDeque::new(), given: 0 }
-    }
-
-    /// An id that no session has, where sessions have their own; `None` at the bound.
-    pub(super) fn take(&mut self) -> Option<u32> {
-        let Some((base, count)) = self.who.sessions else {
-            if self.given >= CELL_IDS_MAX {
-                return None;
-            }
-            self.given += 1;
-            return Some(self.who.keeper);
-        };
-        if !holds(Mitigation::SessionsIds) {
-            return Some(base.saturating_add(1));
-        }
-        if self.next < count {
-            self.next += 1;
-            return Some(base.saturating_add(self.next));
-        }
-        self.free.pop_front()
-    }
-
-    /// Nothing of the session is left.
-    pub(super) fn give_back(&mut self, id: u32) {
-        match self.who.sessions {
-            Some(_) => self.free.push_back(id),
-            None => self.given = self.given.saturating_sub(1),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ids_come_again_as_late_as_can_be_and_are_never_roots() {
+    fn sessions_have_ids_of_their_own_that_are_never_roots() {
         let who = Who { keeper: 0, sessions: Some((100, 3)), daemon: 104 };
-        let mut ids = Ids::new(who);
+        let mut ids = who.ids();
         assert_eq!([ids.take(), ids.take(), ids.take(), ids.take()], [Some(101), Some(102), Some(103), None]);
-        ids.give_back(102);
-        ids.give_back(101);
-        assert_eq!([ids.take(), ids.take(), ids.take()], [Some(102), Some(101), None]);
-        let mut shared = Ids::new(Who { keeper: 1000, sessions: None, daemon: 1000 });
+        let mut shared = Who { keeper: 1000, sessions: None, daemon: 1000 }.ids();
         assert_eq!([shared.take(), shared.take()], [Some(1000), Some(1000)]);
     }
 

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::cells::{Cell, State};
 use super::guards::end_children;
-use super::ids::{Ids, Who};
+use super::ids::Who;
 use super::place::Place;
 use super::rules::Rules;
 use super::trash::Trash;
@@ -24,6 +24,7 @@ use super::zygote::{Running, Starter};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
 use crate::generations::Generations;
+use crate::ids::Ids;
 use crate::keeper::outbox::{Heard, Outbox};
 use crate::limits::{MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX};
 use crate::seccomp::{self, Surroundings};
@@ -103,7 +104,7 @@ impl Keeper {
             who,
             place,
             trash,
-            ids: Ids::new(who),
+            ids: who.ids(),
             cells: HashMap::new(),
             guards: HashMap::new(),
             early: Vec::new(),

@@ -46,7 +46,6 @@
 
 pub(crate) mod cells;
 mod forks;
-mod ids;
 pub(crate) mod outbox;
 mod pulled;
 mod zygote;
@@ -72,14 +71,14 @@ use rustix::io::Errno;
 use crate::cgroup::Groups;
 use crate::config::Inside;
 use crate::failure::{At, SetupFailure};
+use crate::ids::Ids;
 use crate::init::Program;
-use crate::limits::MESSAGES_PER_TURN_MAX;
+use crate::limits::{CELL_IDS_MAX, MESSAGES_PER_TURN_MAX};
 use crate::plan::Way;
 use crate::step::StepName;
 use crate::wait::until;
 use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
-use ids::Ids;
 use outbox::{Heard, Outbox};
 use pulled::Pulls;
 use zygote::{Starter, Zygotes, interests};
@@ -221,7 +220,7 @@ impl Keeper {
             masks: template::masks(),
             way,
             starter,
-            ids: Ids::new(inside.single_id),
+            ids: ids_of_cells(inside.single_id),
             cells: HashMap::new(),
             inits: HashMap::new(),
             workers: HashMap::new(),
@@ -377,6 +376,15 @@ impl Keeper {
         self.say_which_zygotes_fork();
         self.outbox.flush();
         Ok(())
+    }
+}
+
+/// The fleet has one id, which all cells share, or a range.
+fn ids_of_cells(single_id: bool) -> Ids {
+    match single_id {
+        true => Ids::shared(0),
+        false if !holds(Mitigation::HostIdPerSession) => Ids::shared(1),
+        false => Ids::own(1, CELL_IDS_MAX),
     }
 }
 
