@@ -36,12 +36,8 @@ impl Keeper {
         let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().map(|zygote| zygote.process.child.pid));
         let known: HashSet<u32> = zygotes.chain(self.guards.keys().copied()).collect();
         for _ in 0..ORPHAN_ROUNDS_MAX {
-            let left = orphans(std::process::id(), &known);
-            if left.is_empty() {
+            if !kill_orphans(&known) {
                 return;
-            }
-            for pid in left {
-                let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
             }
             let mut ended = Vec::new();
             while let Ok(Some(one)) = process::reap_any() {
@@ -57,9 +53,7 @@ pub(crate) fn end_children(watch: &OwnedFd) {
     let deadline = Instant::now() + FLAT_END_WAIT_MAX;
     while reap_all() {
         if !readable(watch, deadline).unwrap_or(false) {
-            for pid in orphans(std::process::id(), &Default::default()) {
-                let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
-            }
+            kill_orphans(&HashSet::new());
             return;
         }
         signal::drain(watch);
@@ -77,14 +71,14 @@ fn reap_all() -> bool {
     }
 }
 
-/// Every process below `root` that is not below one of `known`.
-pub(crate) fn orphans(root: u32, known: &HashSet<u32>) -> Vec<u32> {
+/// Kills whatever descends from this process and is not, nor below, one of `known`; whether there was anything.
+pub(crate) fn kill_orphans(known: &HashSet<u32>) -> bool {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, parent) in processes().unwrap_or_default() {
         children.entry(parent).or_default().push(pid);
     }
+    let mut todo = vec![std::process::id()];
     let mut found = Vec::new();
-    let mut todo = vec![root];
     while let Some(parent) = todo.pop() {
         for pid in children.remove(&parent).unwrap_or_default() {
             if !known.contains(&pid) {
@@ -93,7 +87,10 @@ pub(crate) fn orphans(root: u32, known: &HashSet<u32>) -> Vec<u32> {
             }
         }
     }
-    found
+    for pid in &found {
+        let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
+    }
+    !found.is_empty()
 }
 
 /// Every process that is alive, and its parent.

@@ -25,8 +25,8 @@ use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
 use crate::generations::Generations;
 use crate::ids::Ids;
-use crate::keeper::outbox::{Heard, Outbox};
-use crate::limits::{MESSAGES_PER_TURN_MAX, TRASH_STEP_MAX};
+use crate::keeper::outbox::Outbox;
+use crate::limits::TRASH_STEP_MAX;
 use crate::seccomp::{self, Surroundings};
 use crate::step::StepName;
 use crate::wait::until;
@@ -163,9 +163,8 @@ impl Keeper {
 
     fn wait(&self) -> Option<Events> {
         let mut fds = vec![PollFd::new(&self.life, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
-        let daemon = self.outbox.socket().map(|socket| {
-            let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::new(socket, PollFlags::IN | writing));
+        let daemon = self.outbox.interest().map(|daemon| {
+            fds.push(daemon);
             fds.len() - 1
         });
         let mut zygotes = Vec::new();
@@ -207,15 +206,11 @@ impl Keeper {
 
     /// Takes what the daemon asks; `false` once its end is closed.
     fn take_requests(&mut self) -> bool {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            match self.outbox.hear() {
-                Heard::Request(message, fds) => self.request(message, &fds),
-                Heard::Nonsense => {}
-                Heard::Nothing => return true,
-                Heard::Gone => return false,
-            }
+        let (requests, open) = self.outbox.requests();
+        for (message, fds) in requests {
+            self.request(message, &fds);
         }
-        true
+        open
     }
 
     fn request(&mut self, message: ToKeeper, fds: &[OwnedFd]) {

@@ -53,7 +53,7 @@ mod zygote;
 mod zygotes;
 
 pub(crate) use daemon::enter;
-pub(crate) use guards::{end_children, orphans};
+pub(crate) use guards::{end_children, kill_orphans};
 pub(crate) use ids::Who;
 pub(crate) use place::Place;
 pub(crate) use trash::{Trash, remove as remove_folder};

@@ -1,6 +1,7 @@
 //! The keeper's outer process where sessions have no namespaces: it waits for the keeper's end, and ends and removes
 //! whatever that one has left.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use ringfence_sys::process::{self, Child, Forked, Single, wait_for};
 use ringfence_sys::{caps, signal};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::guards::orphans;
+use super::guards::kill_orphans;
 use super::ids::Who;
 use super::keeper::Keeper;
 use super::place::Place;
@@ -95,12 +96,8 @@ pub(crate) fn fork_keeper<K>(
 pub(crate) fn end_all() {
     for _ in 0..ORPHAN_ROUNDS_MAX {
         while let Ok(Some(_)) = process::reap_any() {}
-        let left = orphans(std::process::id(), &Default::default());
-        if left.is_empty() {
+        if !kill_orphans(&HashSet::new()) {
             return;
-        }
-        for pid in left {
-            let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
         }
         std::thread::sleep(crate::limits::CGROUP_REMOVE_PAUSE);
     }

@@ -73,13 +73,13 @@ use crate::config::Inside;
 use crate::failure::{At, SetupFailure};
 use crate::ids::Ids;
 use crate::init::Program;
-use crate::limits::{CELL_IDS_MAX, MESSAGES_PER_TURN_MAX};
+use crate::limits::CELL_IDS_MAX;
 use crate::plan::Way;
 use crate::step::StepName;
 use crate::wait::until;
 use crate::{confine, seccomp, template};
 use cells::{Cell, Removal};
-use outbox::{Heard, Outbox};
+use outbox::Outbox;
 use pulled::Pulls;
 use zygote::{Starter, Zygotes, interests};
 
@@ -282,9 +282,8 @@ impl Keeper {
 
     fn wait(&self) -> Option<Events> {
         let mut fds = vec![PollFd::new(&self.life, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
-        let daemon = self.outbox.socket().map(|socket| {
-            let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::new(socket, PollFlags::IN | writing));
+        let daemon = self.outbox.interest().map(|daemon| {
+            fds.push(daemon);
             fds.len() - 1
         });
         let puller = self.pulls.as_ref().map(|pulls| {
@@ -320,15 +319,11 @@ impl Keeper {
 
     /// Takes what the daemon asks; `false` once its end is closed.
     fn take_requests(&mut self) -> bool {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            match self.outbox.hear() {
-                Heard::Request(message, fds) => self.request(message, fds),
-                Heard::Nonsense => {}
-                Heard::Nothing => return true,
-                Heard::Gone => return false,
-            }
+        let (requests, open) = self.outbox.requests();
+        for (message, fds) in requests {
+            self.request(message, fds);
         }
-        true
+        open
     }
 
     fn request(&mut self, message: ToKeeper, fds: Vec<OwnedFd>) {

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use ringfence_frame::PACKET_BYTES;
 use ringfence_frame::keeper::{FromKeeper, ToKeeper};
 use ringfence_sys::packet;
+use rustix::event::{PollFd, PollFlags};
 
-use crate::limits::OUTBOX_MESSAGES_MAX;
+use crate::limits::{MESSAGES_PER_TURN_MAX, OUTBOX_MESSAGES_MAX};
 
 /// What came of looking for a request.
-pub(crate) enum Heard {
+enum Heard {
     Request(ToKeeper, Vec<OwnedFd>),
     /// It comes from a broken daemon; it is dropped, with its descriptors.
     Nonsense,
@@ -38,7 +39,7 @@ impl Outbox {
         self.socket.as_ref()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
@@ -50,8 +51,28 @@ impl Outbox {
         self.waiting.push_back((message, fds));
     }
 
+    /// What to wait for: requests, and room for what is on its way.
+    pub(crate) fn interest(&self) -> Option<PollFd<'_>> {
+        let writing = if self.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        self.socket.as_ref().map(|socket| PollFd::new(socket, PollFlags::IN | writing))
+    }
+
+    /// Takes what the daemon asks, as much as one turn may; and whether its end is still open.
+    pub(crate) fn requests(&self) -> (Vec<(ToKeeper, Vec<OwnedFd>)>, bool) {
+        let mut requests = Vec::new();
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            match self.hear() {
+                Heard::Request(message, fds) => requests.push((message, fds)),
+                Heard::Nonsense => {}
+                Heard::Nothing => break,
+                Heard::Gone => return (requests, false),
+            }
+        }
+        (requests, true)
+    }
+
     /// Takes one request.
-    pub(crate) fn hear(&self) -> Heard {
+    fn hear(&self) -> Heard {
         let Some(socket) = &self.socket else { return Heard::Gone };
         let mut buffer = [0; PACKET_BYTES];
         match packet::receive(socket.as_fd(), &mut buffer) {

@@ -1,6 +1,5 @@
 //! Making sandboxes and taking them down.
 
-use std::collections::HashSet;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +23,7 @@ use super::bundle;
 use super::keeper::{Keeper, around, io_at};
 use crate::config::memfd;
 use crate::exec::{self, Exec};
-use crate::flat::orphans;
+use crate::flat::kill_orphans;
 use crate::guard::{GuardLink, Said};
 use crate::limits::{SANDBOX_END_WAIT_MAX, SANDBOX_START_WAIT_MAX};
 use crate::plan::{self, CELL_ID, Step};
@@ -285,10 +284,7 @@ impl Keeper {
     /// Kills whatever descends from this process by way of a child that it does not know: what a `runsc` that did not end
     /// as it should has left.
     fn kill_orphans(&mut self) {
-        let known: HashSet<u32> = self.cells.values().filter_map(|cell| cell.runsc).collect();
-        for pid in orphans(std::process::id(), &known) {
-            let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
-        }
+        kill_orphans(&self.cells.values().filter_map(|cell| cell.runsc).collect());
     }
 }
 

@@ -22,11 +22,9 @@ use super::warden::unmount_below;
 use crate::cgroup::{Groups, Layout};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
-use crate::flat::{Place, Trash, Who, end_children, orphans};
-use crate::keeper::outbox::{Heard, Outbox};
-use crate::limits::{
-    DETAIL_BYTES_MAX, MESSAGES_PER_TURN_MAX, SANDBOX_MEMORY_BYTES, SANDBOX_TASKS, SANDBOX_TASKS_EACH, TRASH_STEP_MAX,
-};
+use crate::flat::{Place, Trash, Who, end_children, kill_orphans};
+use crate::keeper::outbox::Outbox;
+use crate::limits::{DETAIL_BYTES_MAX, SANDBOX_MEMORY_BYTES, SANDBOX_TASKS, SANDBOX_TASKS_EACH, TRASH_STEP_MAX};
 use crate::step::StepName;
 use crate::template;
 use crate::wait::until;
@@ -171,9 +169,8 @@ impl Keeper {
     fn wait(&self) -> Option<Events> {
         let standing = [&self.life, &self.children, &self.complaints.0];
         let mut fds: Vec<_> = standing.into_iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        let daemon = self.outbox.socket().map(|socket| {
-            let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::new(socket, PollFlags::IN | writing));
+        let daemon = self.outbox.interest().map(|daemon| {
+            fds.push(daemon);
             fds.len() - 1
         });
         let mut guards = Vec::new();
@@ -219,15 +216,11 @@ impl Keeper {
 
     /// Takes what the daemon asks; `false` once its end is closed.
     fn take_requests(&mut self) -> bool {
-        for _ in 0..MESSAGES_PER_TURN_MAX {
-            match self.outbox.hear() {
-                Heard::Request(message, fds) => self.request(message, &fds),
-                Heard::Nonsense => {}
-                Heard::Nothing => return true,
-                Heard::Gone => return false,
-            }
+        let (requests, open) = self.outbox.requests();
+        for (message, fds) in requests {
+            self.request(message, &fds);
         }
-        true
+        open
     }
 
     fn request(&mut self, message: ToKeeper, fds: &[OwnedFd]) {
@@ -250,10 +243,7 @@ impl Keeper {
         }
         // A guard that is not ready hears nothing yet: nobody waits for it.
         let ready = self.cells.values().filter(|cell| cell.state != State::Starting);
-        let ready = ready.filter_map(|cell| cell.runsc).collect();
-        for pid in orphans(std::process::id(), &ready) {
-            let _ = signal::send(pid.cast_signed(), libc::SIGKILL);
-        }
+        kill_orphans(&ready.filter_map(|cell| cell.runsc).collect());
         end_children(&self.children);
         unmount_below(&self.place.root);
         self.place.remove();
