@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -500,6 +501,19 @@ fn a_wrong_configuration_is_told_and_holds_no_secret() {
 }
 
 /// Over TLS a command believes whom the authorities name, and says nothing to anybody else.
+#[test]
+fn commands_say_that_it_is_the_control_plane_which_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    private(&folder.path().join("token"), "hush\n");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}");
+    let arguments = ["control", "keys", "list", "--url", &url, "--token-file", "token"];
+    let output = ringfence(folder.path(), &arguments).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the control plane does not answer") && !said.contains("backend"), "{said}");
+}
+
 #[test]
 fn commands_speak_tls_to_whom_the_authorities_name() {
     let plane = Plane::start_on(None, Some(Authority::new()));

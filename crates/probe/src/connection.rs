@@ -18,10 +18,10 @@ pub enum ProbeError {
     #[error("the file of authorities cannot be used: {0}")]
     Authorities(&'static str),
     /// The connection failed or was cut.
-    #[error("the connection to the backend failed")]
+    #[error("the connection failed")]
     Connection(#[from] io::Error),
     /// What came is no HTTP/1.1 answer.
-    #[error("the backend's answer is not HTTP/1.1: {0}")]
+    #[error("the answer is not HTTP/1.1: {0}")]
     Answer(&'static str),
 }
 

@@ -110,7 +110,8 @@ impl Plane {
     /// The body of a successful answer.
     fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Vec<u8>> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let answer = self.0.call(method, path, "application/json", body.as_bytes())?;
+        let answer = self.0.call(method, path, "application/json", body.as_bytes());
+        let answer = answer.context("the control plane does not answer")?;
         if !(200..300).contains(&answer.status) {
             let parsed: Option<Value> = serde_json::from_slice(&answer.body).ok();
             let detail = parsed.as_ref().and_then(|body| body.get("detail")?.as_str()).unwrap_or("it gives no reason");
