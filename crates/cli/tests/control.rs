@@ -525,7 +525,7 @@ fn commands_speak_tls_to_whom_the_authorities_name() {
         (plane.process.url(), None, "certificate"),
         (plane.process.url(), Some(other.ca()), "certificate"),
         (plane.process.url().replace("127.0.0.1", "localhost"), Some(ca.clone()), "certificate"),
-        (plain, Some(ca.clone()), "HTTP/1.1"),
+        (plain, Some(ca.clone()), "begin with https://"),
         (plane.process.url(), Some(plane.path("c/admin-token")), "PEM"),
         (plane.process.url(), Some(plane.path("nowhere")), "nowhere"),
         ("ftp://x".to_owned(), Some(ca), "https://"),

@@ -121,6 +121,20 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The base URL is of the other scheme, as far as can be told: over https there was no TLS, or over http an answer that
+    /// is no HTTP.
+    #[error("{to} does not speak {spoken}: its URL may begin with {other}://")]
+    Scheme {
+        /// Host and port.
+        to: String,
+        /// The scheme of the base URL.
+        spoken: &'static str,
+        /// The other one.
+        other: &'static str,
+        /// What came.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// No (whole) answer in time. The request may have been carried out.
     #[error("no whole answer within {} s", after.as_secs_f64())]
     Timeout {

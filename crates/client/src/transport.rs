@@ -1,5 +1,6 @@
 //! Requests out, answers in, both bounded. The only file that knows the HTTP library's client.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::time::Duration;
 
@@ -74,14 +75,39 @@ impl Transport {
 
     /// Sends a request and waits for the head of its answer. Tries once.
     pub(crate) async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, TransportError> {
+        let to = || self.base.authority().to_owned();
         self.http.request(request).await.map_err(|error| {
-            if error.is_connect() {
-                TransportError::Connect { to: self.base.authority().to_owned(), source: Box::new(error) }
-            } else {
-                TransportError::Broken { source: Box::new(error) }
+            let scheme = other_scheme(&error, self.base.is_secure());
+            let connecting = error.is_connect();
+            let source = Box::new(error);
+            match scheme {
+                Some((spoken, other)) => TransportError::Scheme { to: to(), spoken, other, source },
+                None if connecting => TransportError::Connect { to: to(), source },
+                None => TransportError::Broken { source },
             }
         })
     }
+}
+
+/// The scheme that was spoken, and the other one, where that is what the server seems to speak.
+fn other_scheme(error: &legacy::Error, secure: bool) -> Option<(&'static str, &'static str)> {
+    let mut causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    match secure {
+        // An answer in place of a handshake.
+        true => causes.any(is_no_tls).then_some(("https", "http")),
+        // What TLS says of a request that is no handshake is no HTTP.
+        false => {
+            causes.any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse)).then_some(("http", "https"))
+        }
+    }
+}
+
+/// An error of I/O passes over what is in it when it is asked for its cause.
+fn is_no_tls(mut cause: &(dyn std::error::Error + 'static)) -> bool {
+    while let Some(inner) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        cause = inner;
+    }
+    matches!(cause.downcast_ref(), Some(rustls::Error::InvalidMessage(_)))
 }
 
 /// Waits for a step, but not longer than `after`.

@@ -46,6 +46,12 @@ impl BaseUrl {
         format!("{}{path_and_query}", self.text)
     }
 
+    /// Whether it begins with `https://`.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.text.starts_with("https:")
+    }
+
     /// Host and port.
     #[must_use]
     pub fn authority(&self) -> &str {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use ringfence_client::{Client, ClientError};
+use ringfence_client::{Client, ClientError, TransportError};
 use ringfence_fake::RawServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -67,6 +67,24 @@ async fn a_server_that_cannot_be_believed_hears_nothing() {
             cause = error.source();
         }
         assert!(matches!(error, ClientError::Transport { .. }) && said.contains("certificate"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_of_the_other_scheme_is_told_with_the_one_that_may_be_meant() {
+    let (secure, _) = server("127.0.0.1").await;
+    let plain = RawServer::start(|mut stream| async move {
+        let mut request = [0; 4000];
+        let _ = stream.read(&mut request).await?;
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await
+    });
+    let plain = plain.await.unwrap();
+    for (url, other) in [(secure.url().to_owned(), "https"), (url(&plain), "http")] {
+        let error = Client::new(&url).unwrap().health().await.unwrap_err();
+        let ClientError::Transport { source: source @ TransportError::Scheme { .. }, .. } = error else {
+            panic!("{url}: {error:?}")
+        };
+        assert!(source.to_string().ends_with(&format!(" {other}://")), "{url}: {source}");
     }
 }
 

@@ -169,7 +169,7 @@ async fn first_contact(bench: &Bench, base_url: &str) -> Result<(), CannotRun> {
         Ok(answer) if matches!(answer.status, 401 | 403) => Err(CannotRun::Credential { status: answer.status }),
         Ok(answer) if answer.status == 503 => Err(CannotRun::NoRoom),
         Ok(_) => Ok(()),
-        Err(source @ TransportError::Connect { .. }) => {
+        Err(source @ (TransportError::Connect { .. } | TransportError::Scheme { spoken: "https", .. })) => {
             Err(CannotRun::Unreachable { base_url: base_url.to_owned(), source })
         }
         // Something is there that speaks no HTTP, or not in time: that is for the checks to say.

@@ -23,6 +23,9 @@ pub enum ProbeError {
     /// What came is no HTTP/1.1 answer.
     #[error("the answer is not HTTP/1.1: {0}")]
     Answer(&'static str),
+    /// The URL is of the other scheme, as far as can be told.
+    #[error("{0}")]
+    Scheme(&'static str),
 }
 
 /// An answer: status, the kept part of the body, and its whole length.
@@ -59,7 +62,10 @@ impl Connection {
     pub fn call(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, ProbeError> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => self.address.open(ANSWER_WAIT_MAX)?,
+            None => self.address.open(ANSWER_WAIT_MAX).map_err(|error| match is_no_tls(&error) {
+                true => ProbeError::Scheme("the server speaks no TLS: its URL may begin with http://"),
+                false => ProbeError::Connection(error),
+            })?,
         };
         self.sent.clear();
         let Address { host, prefix, token, .. } = &self.address;
@@ -96,6 +102,9 @@ impl Connection {
             }
             held += read;
             let seen = self.received.get(..held).unwrap_or_default();
+            if is_tls(seen) {
+                return Err(ProbeError::Scheme("the server speaks TLS: its URL may begin with https://"));
+            }
             if let Some(at) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
             }
@@ -120,6 +129,18 @@ impl Connection {
         }
         Ok((Answer { status: head.status, body: body.kept, body_bytes: body.bytes }, head.keep))
     }
+}
+
+/// Whether an answer is an alert of TLS, as its server sends one for a request that is none.
+fn is_tls(answer: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    matches!(answer, [ALERT, 3, ..])
+}
+
+/// Whether what came in place of a handshake is no TLS at all.
+fn is_no_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(rustls::Error::InvalidMessage(_)))
 }
 
 struct Head {
