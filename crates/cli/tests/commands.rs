@@ -356,6 +356,24 @@ async fn a_broken_transfer_leaves_what_was_there() {
 }
 
 #[tokio::test]
+async fn a_file_that_standard_output_does_not_take_is_told_with_the_reason() {
+    let (fake, folder) = start().await;
+    let id = json(&ringfence(folder.path(), fake.url(), &["session", "create", "--json"], "").await)["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    ringfence(folder.path(), fake.url(), &["files", "put", &id, "-", "typed.txt"], "typed").await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command.args(["files", "get", &id, "typed.txt", "-"]).env("RINGFENCE_URL", fake.url());
+    command.env_remove("RINGFENCE_TOKEN").env_remove("RINGFENCE_TOKEN_FILE");
+    command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write what was fetched: No space left on device"), "{said}");
+}
+
+#[tokio::test]
 async fn names_do_not_speak_to_the_terminal() {
     let (fake, folder) = start().await;
     let (at, url) = (folder.path(), fake.url());

@@ -84,15 +84,14 @@ impl Download {
     /// Writes all of it and returns how many bytes that were.
     ///
     /// # Errors
-    /// As [`chunk`](Self::chunk), and when the writer fails (with an empty path: the writer has none).
+    /// As [`chunk`](Self::chunk), and [`ClientError::Output`] when the writer fails.
     pub async fn write_to(mut self, writer: &mut (dyn AsyncWrite + Unpin + Send)) -> Result<u64, ClientError> {
-        let local = |source| ClientError::Local { path: std::path::PathBuf::new(), source };
         let mut written: u64 = 0;
         while let Some(piece) = self.chunk().await? {
-            writer.write_all(&piece).await.map_err(local)?;
+            writer.write_all(&piece).await.map_err(ClientError::Output)?;
             written = written.saturating_add(piece.len() as u64);
         }
-        writer.flush().await.map_err(local)?;
+        writer.flush().await.map_err(ClientError::Output)?;
         Ok(written)
     }
 }

@@ -38,6 +38,9 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
+    /// What was fetched could not be written to where it was to go.
+    #[error("cannot write what was fetched")]
+    Output(#[source] std::io::Error),
     /// Nothing usable came back over the connection.
     #[error("{operation} got no answer")]
     Transport {
