@@ -15,4 +15,5 @@ mod weakness;
 
 pub use catalogue::{Attack, CatalogueError, Class, catalogue};
 pub use runner::{ClassTotal, Finding, Report, run};
+pub use target::{CannotAttack, first_contact};
 pub use weakness::{Ids, Weakness, sandbox_weaknesses, weaknesses};

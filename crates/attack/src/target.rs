@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ringfence_probe::{Address, Answer, Connection, ProbeError, multipart_file, percent_encoded};
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use crate::catalogue::Tool;
 
@@ -82,6 +83,45 @@ impl Drop for Session {
     fn drop(&mut self) {
         // Best effort: a backend that does not answer any more is found by the next step.
         let _ = self.connection.call("DELETE", &format!("/sessions/{}", self.id), "", b"");
+    }
+}
+
+/// Why nothing can be attacked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CannotAttack {
+    /// Nobody is there, or nobody who lets this client in.
+    #[error("the backend does not answer")]
+    NoAnswer(#[source] ProbeError),
+    /// The backend wants another credential.
+    #[error("the backend refuses the credential, or its absence, with {status}")]
+    Credential {
+        /// What it answered.
+        status: u16,
+    },
+    /// No session could be leased for lack of room.
+    #[error("the backend has no room for a session now (503)")]
+    NoRoom,
+}
+
+/// Leases one session and releases it: whether there is anything to attack. What else is wrong with an answer is for the
+/// attacks to say.
+///
+/// # Errors
+/// When whatever is attacked would fail for one and the same reason.
+pub fn first_contact(address: &Address) -> Result<(), CannotAttack> {
+    let mut connection = Connection::new(address);
+    let answer = connection.call("POST", "/sessions", "application/json", b"{}").map_err(CannotAttack::NoAnswer)?;
+    match answer.status {
+        status @ (401 | 403) => Err(CannotAttack::Credential { status }),
+        503 => Err(CannotAttack::NoRoom),
+        _ => {
+            let handle: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            if let Some(id) = handle.get("session_id").and_then(Value::as_str) {
+                drop(Session { connection, id: id.to_owned() });
+            }
+            Ok(())
+        }
     }
 }
 

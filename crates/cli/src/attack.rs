@@ -16,7 +16,8 @@ against a backend that may suffer.
 
 Example: ringfence attack --base-url http://127.0.0.1:8080 --only escape,neighbours
 
-Exit status: 0 every attack was held, 1 some were not, 2 nothing could be attacked (wrong arguments).";
+Exit status: 0 every attack was held, 1 some were not, 2 nothing could be attacked (no such \
+backend, one that lets nobody in, no credential, no room, wrong arguments).";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -52,6 +53,7 @@ fn attack(matches: &ArgMatches) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let address = Connection::of(matches)?.address()?;
+    ringfence_attack::first_contact(&address)?;
     let json = matches.get_flag("json");
     let report = ringfence_attack::run(&address, &attacks, |finding| {
         if !json {

@@ -19,8 +19,8 @@ process tables of their sessions: run them against a backend that may suffer.
 
 Example: ringfence check --base-url http://127.0.0.1:8080 --strict
 
-Exit status: 0 the backend conforms, 1 it does not, 2 nothing could be checked (no such backend, no credential, no room, \
-wrong arguments).";
+Exit status: 0 the backend conforms, 1 it does not, 2 nothing could be checked (no such backend, one that lets nobody in, no \
+credential, no room, wrong arguments).";
 
 /// Its line of the command line.
 pub(crate) fn command() -> Command {
@@ -58,7 +58,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 async fn check(matches: &ArgMatches) -> anyhow::Result<bool> {
     let only = matches.get_many::<String>("only").into_iter().flatten().cloned().collect();
-    let options = Options { strict: matches.get_flag("strict"), only, ..Connection::of(matches)?.options() };
+    let connection = Connection::of(matches)?;
+    connection.scheme()?;
+    let options = Options { strict: matches.get_flag("strict"), only, ..connection.options() };
     let format = match matches.get_one::<String>("format") {
         _ if matches.get_flag("json") => "json",
         format => format.map_or("text", String::as_str),

@@ -53,3 +53,29 @@ fn tools_speak_tls_to_whom_the_authorities_name() {
     }
     assert!(server.stop().success());
 }
+
+#[test]
+fn a_tool_that_is_not_let_in_says_so_once() {
+    let ours = Authority::new();
+    let (certificate, key) = ours.identity("127.0.0.1");
+    let options = || ServerOptions::new(env!("CARGO_BIN_EXE_ringfence")).args(["--pool-size", "1", "--pool-max", "1"]);
+    let with_tls =
+        || options().args(["--tls-cert"]).args([certificate.as_path()]).args(["--tls-key"]).args([key.as_path()]);
+    let (plain, secure) = (options().start(), with_tls().start());
+    let closed = with_tls().args(["--tls-client-ca"]).args([ours.ca().as_path()]).start();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (url, part) in [
+        (format!("https://{}", closed.address()), "certificate"),
+        (format!("http://{}", secure.address()), "may begin with https://"),
+        (format!("https://{}", plain.address()), "may begin with http://"),
+        (format!("http://{nobody}"), "refused"),
+    ] {
+        for arguments in [["check", "--only", "lease,exec"], ["attack", "--only", "escape"]] {
+            let output = tool(&arguments, &url, Some(&ours.ca()));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?} {url}: {output:?}");
+            assert!(output.stdout.is_empty() && said.lines().count() == 1, "{arguments:?} {url}: {output:?}");
+            assert!(said.contains(part), "{arguments:?} {url}: {said}");
+        }
+    }
+}

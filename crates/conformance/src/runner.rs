@@ -66,6 +66,15 @@ pub enum CannotRun {
         #[source]
         source: TransportError,
     },
+    /// Over TLS it breaks every connection before an answer.
+    #[error("the backend at {base_url} lets nobody in; it may ask for a certificate, and none is shown")]
+    TurnedAway {
+        /// Where it is.
+        base_url: String,
+        /// What came instead.
+        #[source]
+        source: TransportError,
+    },
     /// The backend wants another credential.
     #[error("the backend refuses the credential, or its absence, with {status}")]
     Credential {
@@ -171,6 +180,10 @@ async fn first_contact(bench: &Bench, base_url: &str) -> Result<(), CannotRun> {
         Ok(_) => Ok(()),
         Err(source @ (TransportError::Connect { .. } | TransportError::Scheme { spoken: "https", .. })) => {
             Err(CannotRun::Unreachable { base_url: base_url.to_owned(), source })
+        }
+        // It is not the backend's fault, and the same for every check.
+        Err(source @ TransportError::Broken { .. }) if base_url.starts_with("https://") => {
+            Err(CannotRun::TurnedAway { base_url: base_url.to_owned(), source })
         }
         // Something is there that speaks no HTTP, or not in time: that is for the checks to say.
         Err(_) => Ok(()),

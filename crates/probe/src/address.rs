@@ -92,6 +92,12 @@ impl Address {
         self.token.as_deref()
     }
 
+    /// Whether it is spoken to over TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.secure.is_some()
+    }
+
     /// The port.
     #[must_use]
     pub fn port(&self) -> &str {

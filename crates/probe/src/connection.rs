@@ -1,7 +1,7 @@
 //! The connection and its answers.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 
 use thiserror::Error;
 
@@ -23,6 +23,9 @@ pub enum ProbeError {
     /// What came is no HTTP/1.1 answer.
     #[error("the answer is not HTTP/1.1: {0}")]
     Answer(&'static str),
+    /// Over TLS it hangs up before it answers anything.
+    #[error("the server lets nobody in; it may ask for a certificate, and none is shown")]
+    TurnedAway(#[source] io::Error),
     /// The URL is of the other scheme, as far as can be told.
     #[error("{0}")]
     Scheme(&'static str),
@@ -60,6 +63,7 @@ impl Connection {
     /// # Errors
     /// When the connection fails, waits for more than two minutes, or what comes is no HTTP/1.1.
     pub fn call(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, ProbeError> {
+        let fresh = self.stream.is_none();
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.address.open(ANSWER_WAIT_MAX).map_err(|error| match is_no_tls(&error) {
@@ -77,6 +81,19 @@ impl Connection {
             write!(self.sent, "Authorization: Bearer {token}\r\n")?;
         }
         self.sent.extend_from_slice(b"\r\n");
+        let (answer, keep) = self.exchange(&mut stream, body).map_err(|error| match error {
+            ProbeError::Connection(source) if fresh && self.address.is_secure() && hangs_up(&source) => {
+                ProbeError::TurnedAway(source)
+            }
+            other => other,
+        })?;
+        if keep {
+            self.stream = Some(stream);
+        }
+        Ok(answer)
+    }
+
+    fn exchange(&mut self, stream: &mut Stream, body: &[u8]) -> Result<(Answer, bool), ProbeError> {
         if body.len() <= 64 * 1024 {
             self.sent.extend_from_slice(body);
             stream.write_all(&self.sent)?;
@@ -85,11 +102,7 @@ impl Connection {
             stream.write_all(body)?;
         }
         stream.flush()?;
-        let (answer, keep) = self.receive(&mut stream)?;
-        if keep {
-            self.stream = Some(stream);
-        }
-        Ok(answer)
+        self.receive(stream)
     }
 
     fn receive(&mut self, stream: &mut Stream) -> Result<(Answer, bool), ProbeError> {
@@ -135,6 +148,13 @@ impl Connection {
 fn is_tls(answer: &[u8]) -> bool {
     const ALERT: u8 = 21;
     matches!(answer, [ALERT, 3, ..])
+}
+
+/// Whether the server has ended the connection, with a word of TLS or without.
+fn hangs_up(error: &io::Error) -> bool {
+    let said = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(said, Some(rustls::Error::AlertReceived(_)))
+        || matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
 /// Whether what came in place of a handshake is no TLS at all.

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
 use ringfence_client::{BearerToken, Client};
 use ringfence_conformance::Options;
-use ringfence_probe::Address;
+use ringfence_probe::{Address, ProbeError};
 use ringfence_secret::read_regular;
 
 use crate::limits::CA_FILE_BYTES_MAX;
@@ -85,6 +85,17 @@ impl Connection {
     pub(crate) fn address(&self) -> anyhow::Result<Address> {
         let token = self.token.as_ref().map(|token| token.expose().to_owned());
         Ok(Address::believing(&self.base_url, token, self.authorities.as_deref())?)
+    }
+
+    /// Asks once whether the URL is of the scheme that is spoken there. Whatever else is wrong is for others to say.
+    ///
+    /// # Errors
+    /// When it is of the other one.
+    pub(crate) fn scheme(&self) -> anyhow::Result<()> {
+        match ringfence_probe::Connection::new(&self.address()?).call("GET", "/health", "", b"") {
+            Err(error @ ProbeError::Scheme(_)) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// The same for another backend, which gets no token.
