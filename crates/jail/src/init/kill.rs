@@ -39,6 +39,22 @@ struct Seen {
     start_ticks: u64,
 }
 
+/// Every process of the cell but init, as far as it stood still to be listed.
+#[derive(Debug, Default)]
+struct Listing {
+    seen: Vec<Seen>,
+    /// Whether a process has started since the folder was read. It need not be the child of one that was seen: a
+    /// process that forks and ends, again and again, is gone each time by the time that its state is read.
+    moving: bool,
+}
+
+impl Listing {
+    /// Whether there is, or may be, one to kill.
+    fn has(&self, aim: Aim) -> bool {
+        self.moving || self.seen.iter().any(|seen| aim.takes(seen))
+    }
+}
+
 /// Whom to kill.
 #[derive(Clone, Copy)]
 struct Aim {
@@ -74,7 +90,7 @@ pub(super) fn kill_since(proc: BorrowedFd<'_>, since_ticks: u64, keep: u32) -> K
 /// SIGINT for one process and for those of its group that started at or after `since_ticks`, each once. What it starts
 /// meanwhile is missed, as a terminal misses it.
 pub(super) fn interrupt(proc: BorrowedFd<'_>, pid: u32, since_ticks: u64) {
-    let listed = list(proc).unwrap_or_default();
+    let listed = list(proc).unwrap_or_default().seen;
     let group = listed.iter().find(|seen| seen.pid == pid).map(|seen| seen.group);
     let young = listed.iter().filter(|seen| is_young_of(seen, group, since_ticks)).map(|seen| seen.pid);
     for pid in young.filter(|other| *other != pid).chain([pid]) {
@@ -90,14 +106,14 @@ fn is_young_of(seen: &Seen, group: Option<u32>, since_ticks: u64) -> bool {
 /// One round with everything stopped; whether something is left.
 fn kill_stopped(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>) -> io::Result<bool> {
     let before = list(proc)?;
-    if !before.iter().any(|seen| aim.takes(seen)) {
+    if !before.has(aim) {
         return Ok(false);
     }
     let _ = signal::send(-1, libc::SIGSTOP);
-    let result = kill_listed(proc, aim, killed).and_then(|_| Ok(list(proc)?.iter().any(|seen| aim.takes(seen))));
+    let result = kill_listed(proc, aim, killed).and_then(|_| Ok(list(proc)?.has(aim)));
     // Those that are spared go on, but for those that their own cell had stopped.
-    let stopped: HashSet<u32> = before.iter().filter(|seen| seen.state == b'T').map(|seen| seen.pid).collect();
-    for seen in list(proc)? {
+    let stopped: HashSet<u32> = before.seen.iter().filter(|seen| seen.state == b'T').map(|seen| seen.pid).collect();
+    for seen in list(proc)?.seen {
         if !aim.takes(&seen) && !stopped.contains(&seen.pid) {
             let _ = signal::send(seen.pid.cast_signed(), libc::SIGCONT);
         }
@@ -108,7 +124,7 @@ fn kill_stopped(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>
 /// Kills what a list shows, and waits for it; whether there was anything.
 fn kill_listed(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>) -> io::Result<bool> {
     let listed = list(proc)?;
-    let victims: Vec<&Seen> = listed.iter().filter(|seen| aim.takes(seen)).collect();
+    let victims: Vec<&Seen> = listed.seen.iter().filter(|seen| aim.takes(seen)).collect();
     let deadline = Instant::now() + KILL_WAIT_MAX;
     for batch in victims.chunks(BATCH) {
         let mut handles = Vec::new();
@@ -122,7 +138,7 @@ fn kill_listed(proc: BorrowedFd<'_>, aim: Aim, killed: &mut HashSet<(u32, u64)>)
         }
         wait_for_all(&handles, deadline);
     }
-    Ok(!victims.is_empty())
+    Ok(listed.has(aim))
 }
 
 fn handle(pid: u32) -> Option<OwnedFd> {
@@ -141,25 +157,35 @@ fn wait_for_all(handles: &[OwnedFd], deadline: Instant) {
     }
 }
 
-/// Every process of the cell but init.
-fn list(proc: BorrowedFd<'_>) -> io::Result<Vec<Seen>> {
+fn list(proc: BorrowedFd<'_>) -> io::Result<Listing> {
+    let pids = pids(proc)?;
+    let state = |pid| read_stat(proc, pid).map(|stat| (pid, stat));
+    let seen = pids.iter().copied().filter_map(state).map(|(pid, stat)| Seen {
+        pid,
+        state: stat.state,
+        group: stat.group,
+        start_ticks: stat.start_ticks,
+    });
+    let seen = seen.collect();
+    let known: HashSet<u32> = pids.into_iter().collect();
+    Ok(Listing { seen, moving: self::pids(proc)?.iter().any(|pid| !known.contains(pid)) })
+}
+
+/// The numbers of the cell's processes, init's left out.
+fn pids(proc: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let folder = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut seen = Vec::new();
+    let mut pids = Vec::new();
     for entry in Dir::new(folder)? {
         let entry = entry?;
         let Some(pid) = entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if pid == INIT {
-            continue;
+        if pid != INIT {
+            pids.push(pid);
         }
-        // One that has gone meanwhile is not there to be killed.
-        if let Some(stat) = read_stat(proc, pid) {
-            seen.push(Seen { pid, state: stat.state, group: stat.group, start_ticks: stat.start_ticks });
-        }
-        if seen.len() >= PROCESSES_LISTED_MAX {
+        if pids.len() >= PROCESSES_LISTED_MAX {
             break;
         }
     }
-    Ok(seen)
+    Ok(pids)
 }
 
 fn read_stat(proc: BorrowedFd<'_>, pid: u32) -> Option<stat::Stat> {
@@ -171,6 +197,8 @@ fn read_stat(proc: BorrowedFd<'_>, pid: u32) -> Option<stat::Stat> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
@@ -191,5 +219,28 @@ mod tests {
         assert!(!meant(3, 99), "an earlier call started it");
         assert!(!meant(7, 100), "a group of its own");
         assert!(!is_young_of(&Seen { pid: 7, state: b'S', group: 3, start_ticks: 100 }, None, 100));
+    }
+
+    #[test]
+    fn what_starts_while_a_list_is_made_is_not_missed() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        // Whoever reads this state waits for it.
+        let state = proc.path().join("7/stat");
+        rustix::fs::mknodat(rustix::fs::CWD, &state, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let folder = std::fs::File::open(proc.path()).unwrap();
+        let listing = std::thread::scope(|scope| {
+            let listing = scope.spawn(|| list(folder.as_fd()).unwrap());
+            // Opened once the list is being made; the process has a child and ends.
+            let state = std::fs::OpenOptions::new().write(true).open(state).unwrap();
+            std::fs::create_dir(proc.path().join("8")).unwrap();
+            drop(state);
+            listing.join().unwrap()
+        });
+        assert!(listing.seen.is_empty());
+        assert!(listing.has(Aim { since_ticks: 0, keep: 5 }));
+        std::fs::remove_dir_all(proc.path().join("7")).unwrap();
+        let again = list(folder.as_fd()).unwrap();
+        assert!(!again.moving, "nothing starts any more");
     }
 }

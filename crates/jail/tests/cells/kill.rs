@@ -11,6 +11,7 @@ use crate::driver::*;
 pub(crate) const TESTS: &[Test] = &[
     ("a_tree_that_forks_away_is_killed", a_tree_that_forks_away_is_killed),
     ("a_fork_bomb_is_killed_and_the_worker_spared", a_fork_bomb_is_killed_and_the_worker_spared),
+    ("a_process_that_forks_and_ends_for_ever_is_found", a_process_that_forks_and_ends_for_ever_is_found),
     ("what_is_older_is_spared", what_is_older_is_spared),
     ("init_outlives_its_cell", init_outlives_its_cell),
     ("failures_to_start_are_told", failures_to_start_are_told),
@@ -78,6 +79,23 @@ while True:
         assert!(killed > 0 && !all, "{killed}");
         assert_eq!(count(&mut cell), 1, "the worker alone");
         assert_eq!(worker.run("print('lives')"), "lives\n");
+    }
+    keeper.end();
+}
+
+fn a_process_that_forks_and_ends_for_ever_is_found() {
+    let mut keeper = keeper();
+    let mut cell = keeper.cell(0);
+    let mut worker = keeper.worker(cell.number);
+    let pid: u32 = worker.run("import os; print(os.getpid())").trim().parse().unwrap();
+    for round in 0..50 {
+        // One process at a time, each the child of the one before.
+        let mut started =
+            cell.start_python("import os\nprint('off', flush=True)\nwhile os.fork() == 0: pass\nos._exit(0)");
+        assert_eq!(started.line(), "off\n");
+        let (killed, all) = cell.kill_since(0, pid);
+        assert!(killed > 0 && !all, "{round}: {killed}");
+        assert_eq!(count(&mut cell), 1, "{round}: the worker alone");
     }
     keeper.end();
 }
