@@ -136,7 +136,8 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     let address = text(matches, "listen");
     let listener = TcpListener::bind(&address).with_context(|| format!("cannot listen on {address}"));
     let listener = listener.map_err(Failure::of(Kind::Serving))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("gate").build();
+    // Connections are carried by threads of the gate's own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime").map_err(Failure::of(Kind::Serving))?;
     let metrics = matches
         .get_one::<String>("metrics-listen")

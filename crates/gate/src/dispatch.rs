@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use ringfence_grant::Grant;
 
 use crate::answer::{Denial, json};
 use crate::body::{Body, Stream};
@@ -77,41 +80,48 @@ fn route(path: &str) -> Option<Route<'_>> {
 /// Answers one request.
 pub(crate) async fn dispatch(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let began = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
     // From here on a body that is not read is discarded within bounds.
     let body = Stream::of_client(body);
-    let id = request_id(&parts.headers);
-    let path = parts.uri.path().to_owned();
-    let route = route(&path);
+    let id = request_id(&headers);
+    let route = route(uri.path());
     let mut said = Said::default();
-    let answer = match route {
-        Some(route) if smuggled(&parts.headers).is_none() => {
-            answer(&shared, route, &parts, id.clone(), body, &mut said).await
+    let answer = match (route, smuggled(&headers)) {
+        (Some(route), None) => {
+            let came = Came { method: method.clone(), query: uri.query(), headers, request_id: id.clone() };
+            answer(&shared, route, came, body, &mut said).await
         }
-        Some(_) => Err(Denial::Ambiguous(smuggled(&parts.headers).unwrap_or_default())),
-        None => Err(Denial::NoRoute),
+        (Some(_), Some(how)) => Err(Denial::Ambiguous(how)),
+        (None, _) => Err(Denial::NoRoute),
     };
     let mut answer = answer.unwrap_or_else(|denial| {
         said.denial = Some(denial.text());
         denial.answer()
     });
-    let (method, route) = (parts.method.as_str(), route.map_or("none", Route::name));
+    let route = route.map_or("none", Route::name);
     shared.metrics.answered(route, answer.status(), began.elapsed());
-    said.log(method, route, answer.status(), began, id.to_str().unwrap_or_default());
+    said.log(method.as_str(), route, answer.status(), began, id.to_str().unwrap_or_default());
     answer.headers_mut().insert(REQUEST_ID, id);
     answer
+}
+
+/// A request's head, before its grant is known.
+struct Came<'a> {
+    method: Method,
+    query: Option<&'a str>,
+    headers: HeaderMap,
+    request_id: HeaderValue,
 }
 
 async fn answer(
     shared: &Arc<Shared>,
     route: Route<'_>,
-    parts: &hyper::http::request::Parts,
-    request_id: hyper::header::HeaderValue,
+    came: Came<'_>,
     body: Stream,
     said: &mut Said,
 ) -> Result<Response<Body>, Denial> {
     let (methods, shown) = route.methods();
-    if !methods.contains(&parts.method) {
+    if !methods.contains(&came.method) {
         return Err(Denial::WrongMethod(shown));
     }
     match route {
@@ -119,16 +129,10 @@ async fn answer(
         Route::Ready => return ready(shared),
         _ => {}
     }
-    let grant = shared.admission.admit(&parts.headers)?;
-    said.workspace = Some(grant.workspace.as_str().to_owned());
-    said.grant = Some(grant.id.as_str().to_owned());
-    let asked = Asked {
-        method: parts.method.clone(),
-        headers: parts.headers.clone(),
-        query: parts.uri.query().map(str::to_owned),
-        request_id,
-        grant,
-    };
+    let grant = shared.admission.admit(&came.headers)?;
+    said.grant = Some(Arc::clone(&grant));
+    let Came { method, query, headers, request_id } = came;
+    let asked = Asked { method, headers, query: query.map(str::to_owned), request_id, grant };
     match route {
         Route::CreateSession => lease::create(shared, asked, body).await,
         Route::Session(id) => session::session(shared, asked, id).await,
@@ -167,14 +171,14 @@ fn ready(shared: &Shared) -> Result<Response<Body>, Denial> {
 /// What the log says of a request: ids and figures, never a token, code, a path of a file or an output.
 #[derive(Default)]
 struct Said {
-    workspace: Option<String>,
-    grant: Option<String>,
+    grant: Option<Arc<Grant>>,
     denial: Option<String>,
 }
 
 impl Said {
     fn log(&self, method: &str, route: &str, status: StatusCode, began: Instant, request_id: &str) {
-        let Said { workspace, grant, denial } = self;
+        let Said { grant, denial } = self;
+        let (workspace, grant) = grant.as_ref().map(|grant| (grant.workspace.as_str(), grant.id.as_str())).unzip();
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let status = status.as_u16();
         if status >= 500 {

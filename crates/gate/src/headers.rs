@@ -3,13 +3,12 @@
 //! Both directions are lists of what passes: whatever is on neither list stays behind. So nothing that a client sends
 //! can be taken for tenancy or proof, hop-by-hop fields end here, and `Connection` cannot name a field away.
 
-use std::fmt::Write;
-
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 use ringfence_grant::Grant;
 
 use crate::limits::REQUEST_ID_BYTES_MAX;
+use crate::random::random;
 use crate::secret::Bearer;
 
 /// The workspace of the grant, set by the gate.
@@ -60,6 +59,9 @@ const TO_CLIENT: [HeaderName; 15] = [
     TRACE_RESPONSE,
 ];
 
+/// As many fields as a call and its answer have. Room for more than six costs an allocation that no thread's cache holds.
+const FIELDS_COMMON: usize = 6;
+
 /// Fields that must stand at most once: two of them are two readings of one request.
 const ONCE: [HeaderName; 9] = [
     header::HOST,
@@ -93,15 +95,9 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     if let Some(given) = headers.get(REQUEST_ID).filter(usable) {
         return given.clone();
     }
-    let mut bytes = [0_u8; 8];
-    let mut text = String::with_capacity(16);
     // Without random bytes the id is zeros: it names the request less well, and nothing rests on it.
-    let _without = getrandom::fill(&mut bytes);
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0"))
+    let number = u64::from_be_bytes(random().unwrap_or_default());
+    HeaderValue::from_str(&format!("{number:016x}")).unwrap_or(HeaderValue::from_static("0"))
 }
 
 /// What the backend gets: what passes of the client's fields, then the gate's own.
@@ -112,7 +108,7 @@ pub(crate) fn to_backend(
     grant: &Grant,
     proof: Option<&Bearer>,
 ) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(16);
+    let mut headers = HeaderMap::with_capacity(FIELDS_COMMON);
     let more: &[HeaderName] = if unread { &TO_BACKEND_UNREAD } else { &[] };
     for name in TO_BACKEND.iter().chain(more) {
         for value in client.get_all(name) {
@@ -142,7 +138,7 @@ pub(crate) fn tenancy(headers: &mut HeaderMap, grant: &Grant, proof: Option<&Bea
 
 /// What passes of a backend's fields.
 pub(crate) fn to_client(backend: &HeaderMap) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(16);
+    let mut headers = HeaderMap::with_capacity(FIELDS_COMMON);
     for name in &TO_CLIENT {
         for value in backend.get_all(name) {
             headers.append(name, value.clone());

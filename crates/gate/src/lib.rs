@@ -40,6 +40,7 @@ mod lease;
 pub mod limits;
 mod members;
 mod metrics;
+mod random;
 mod relay;
 mod secret;
 mod serve;

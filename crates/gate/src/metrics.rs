@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -112,7 +111,7 @@ fn heading(text: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 /// Serves the counters until the gate ends.
-pub(crate) async fn serve(shared: Arc<Shared>, listener: std::net::TcpListener) -> Result<(), GateError> {
+pub(crate) async fn serve(shared: Shared, listener: std::net::TcpListener) -> Result<(), GateError> {
     let bounds = Bounds {
         connections_max: METRICS_CONNECTIONS_MAX,
         head_bytes_max: METRICS_HEAD_BYTES_MAX,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use hyper::service::service_fn;
 use ringfence_grant::Terms;
-use ringfence_listen::Bounds;
-use ringfence_tls::ServerTls;
+use ringfence_listen::{Bounds, Lanes};
+use ringfence_tls::{ClientTls, ServerTls};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -22,7 +22,7 @@ use crate::error::GateError;
 use crate::ident::IdKeys;
 use crate::keys::{KeySource, Keys};
 use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT, HEADERS_MAX, OPERATIONS_MAX, STALL_MAX};
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use crate::secret::Bearer;
 use crate::shared::Shared;
 use crate::upstream::Upstream;
@@ -31,8 +31,10 @@ use crate::usage::{Destination, Shipper, Spool};
 
 /// A gate whose parts run behind the scenes: key set, backends, usage.
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Shared,
     tls: Option<ServerTls>,
+    /// What the backends' certificates are held to.
+    backend_tls: Option<ClientTls>,
     /// Dropped with the gate, and so ended.
     tasks: JoinSet<()>,
 }
@@ -48,7 +50,8 @@ impl Gate {
         let terms = terms.with_skew(config.skew_seconds);
         let pace = &config.pace;
         let tls = config.tls.listener;
-        let (upstream, control) = (Upstream::new(config.tls.backends), Upstream::new(config.tls.control));
+        let backend_tls = config.tls.backends;
+        let (upstream, control) = (Upstream::new(backend_tls.clone()), Upstream::new(config.tls.control));
         let keys = Arc::new(Keys::new(key_source(&config.keys, &control)?, pace.keys_every, pace.keys_stale_max)?);
         let proof = config.backend_token_file.as_deref().map(Bearer::read).transpose()?;
         let id_keys = IdKeys::read(&config.id_keys_file)?;
@@ -56,28 +59,29 @@ impl Gate {
         let backends = Backends::new(list, file, upstream.clone(), proof.clone(), pace.health_every)?;
         let mut tasks = JoinSet::new();
         let spool = config.usage.as_ref().map(|usage| metering(usage, pace, &control, &mut tasks)).transpose()?;
-        let shared = Arc::new(Shared {
-            admission: Admission::new(terms, Arc::clone(&keys), config.clock.unwrap_or_else(system_clock)),
-            id_keys,
+        let admission = Admission::new(terms, Arc::clone(&keys), config.clock.unwrap_or_else(system_clock));
+        let shared = Shared {
+            admission: Arc::new(admission),
+            id_keys: Arc::new(id_keys),
             backends: Arc::clone(&backends),
-            upstream,
             room: Room::new(),
             operations: Arc::new(Semaphore::new(OPERATIONS_MAX)),
             spool,
             proof,
             policy: config.policy,
-            metrics: Metrics::default(),
-        });
+            metrics: Arc::default(),
+            upstream,
+        };
         let room = shared.room.clone();
         tasks.spawn(async move { keys.refresh(&control, &room).await });
         let resolve_every = config.pace.resolve_every;
         tasks.spawn(async move { backends.follow(resolve_every).await });
-        Ok(Gate { shared, tls, tasks })
+        Ok(Gate { shared, tls, backend_tls, tasks })
     }
 
     /// Answers `GET /metrics` on a listener of its own, to whoever reaches it, until the gate ends.
     pub fn serve_metrics(&mut self, listener: std::net::TcpListener) {
-        let shared = Arc::clone(&self.shared);
+        let shared = self.shared.clone();
         self.tasks.spawn(async move {
             if let Err(error) = metrics::serve(shared, listener).await {
                 tracing::error!(%error, "no metrics are served");
@@ -85,11 +89,11 @@ impl Gate {
         });
     }
 
-    /// Serves until `shutdown` is done; then takes no connection, lets what runs end within the drain time, and
-    /// returns.
+    /// Serves until `shutdown` is done, on a thread for each core; then takes no connection, lets what runs end within
+    /// the drain time, and returns.
     ///
     /// # Errors
-    /// When the listening socket cannot be used.
+    /// When the listening socket cannot be used, or a thread cannot be started.
     pub async fn serve(
         self,
         listener: std::net::TcpListener,
@@ -102,12 +106,17 @@ impl Gate {
             head_wait: HEAD_WAIT,
             stall_max: STALL_MAX,
         };
-        let shared = Arc::clone(&self.shared);
-        let service = service_fn(move |request| {
-            let shared = Arc::clone(&shared);
-            async move { Ok::<_, Infallible>(dispatch(shared, request).await) }
-        });
-        let open = ringfence_listen::serve(listener, self.tls.clone(), bounds, service, shutdown).await;
+        let lanes = Lanes::start("gate").map_err(GateError::Thread)?;
+        let service = |_| {
+            let upstream = Upstream::new(self.backend_tls.clone());
+            let shared = Arc::new(Shared { upstream, ..self.shared.clone() });
+            service_fn(move |request| {
+                let shared = Arc::clone(&shared);
+                async move { Ok::<_, Infallible>(dispatch(shared, request).await) }
+            })
+        };
+        let (tls, lanes) = (self.tls.clone(), &lanes);
+        let open = ringfence_listen::serve_in_lanes(listener, tls, bounds, lanes, service, shutdown).await;
         let open = open.map_err(GateError::Listen)?;
         let deadline = within(self.shared.policy.drain);
         let _in_time = timeout_at(deadline, open.drain()).await;

@@ -21,18 +21,20 @@ use crate::secret::Bearer;
 use crate::upstream::Upstream;
 use crate::usage::{Spool, Ticket, now_ms, uuid};
 
-/// A gate's parts.
+/// A gate's parts, all lanes' but the last.
+#[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) admission: Admission,
-    pub(crate) id_keys: IdKeys,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) id_keys: Arc<IdKeys>,
     pub(crate) backends: Arc<Backends>,
-    pub(crate) upstream: Upstream,
     pub(crate) room: Room,
     pub(crate) operations: Arc<Semaphore>,
     pub(crate) spool: Option<Arc<Spool>>,
     pub(crate) proof: Option<Bearer>,
     pub(crate) policy: Policy,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The lane's own: a connection to a backend is used again in the lane that made it.
+    pub(crate) upstream: Upstream,
 }
 
 /// What a request asks, without its body.

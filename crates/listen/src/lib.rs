@@ -8,6 +8,7 @@
 //! - As many connections as the bounds say; one more waits in the kernel's queue.
 //! - A head, a handshake and an answer that nobody reads have an end each; a body's is its reader's.
 
+mod lanes;
 pub mod limits;
 
 use std::convert::Infallible;
@@ -22,12 +23,13 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use ringfence_tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use lanes::Lanes;
 use limits::ACCEPT_PAUSE;
 
 /// What connections may take.
@@ -77,6 +79,61 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let take = |taken: Taken| {
+        let (tls, service) = (tls.clone(), service.clone());
+        tokio::spawn(async move { secured(taken, tls, bounds, service).await });
+    };
+    accept(listener, bounds, take, shutdown).await
+}
+
+/// The same, with the connections spread over lanes. Each lane has a service of its own, which `service` makes of the
+/// lane's number; what it starts runs in that lane.
+///
+/// # Errors
+/// When the socket cannot be used; what goes wrong with a connection ends that connection alone.
+pub async fn serve_in_lanes<S, B>(
+    listener: std::net::TcpListener,
+    tls: Option<ServerTls>,
+    bounds: Bounds,
+    lanes: &Lanes,
+    service: impl FnMut(usize) -> S,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<Open>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let services: Vec<S> = (0..lanes.count()).map(service).collect();
+    let take = |Taken { stream, watcher, permit }: Taken| {
+        // The runtime that watches a socket is the one in which it was made.
+        let Ok(stream) = stream.into_std() else { return };
+        lanes.spawn(|lane| {
+            let (tls, service) = (tls.clone(), services.get(lane).cloned());
+            async move {
+                let (Some(service), Ok(stream)) = (service, TcpStream::from_std(stream)) else { return };
+                secured(Taken { stream, watcher, permit }, tls, bounds, service).await;
+            }
+        });
+    };
+    accept(listener, bounds, take, shutdown).await
+}
+
+/// A connection that was taken, and what ends with it.
+struct Taken {
+    stream: TcpStream,
+    watcher: Watcher,
+    permit: OwnedSemaphorePermit,
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    bounds: Bounds,
+    take: impl Fn(Taken),
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<Open> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let connections = Arc::new(Semaphore::new(bounds.connections_max));
@@ -94,15 +151,7 @@ where
         match (permit, accepted) {
             (Ok(permit), Ok((stream, _))) => {
                 prepare(&stream, bounds);
-                let watcher = graceful.watcher();
-                let (tls, service) = (tls.clone(), service.clone());
-                tokio::spawn(async move {
-                    let Some(tls) = tls else { return connection(stream, bounds, service, watcher, permit).await };
-                    match tls.accept(stream).await {
-                        Ok(stream) => connection(stream, bounds, service, watcher, permit).await,
-                        Err(error) => tracing::debug!(%error, "a handshake failed"),
-                    }
-                });
+                take(Taken { stream, watcher: graceful.watcher(), permit });
             }
             (_, Err(error)) => {
                 // Out of descriptors, most likely: others may be closed meanwhile.
@@ -123,11 +172,26 @@ fn prepare(stream: &TcpStream, bounds: Bounds) {
     let _unsupported = rustix::net::sockopt::set_tcp_user_timeout(stream, stall_ms);
 }
 
+/// A connection from its first byte, with or without TLS.
+async fn secured<S, B>(taken: Taken, tls: Option<ServerTls>, bounds: Bounds, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + 'static,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let Taken { stream, watcher, permit } = taken;
+    let Some(tls) = tls else { return connection(stream, bounds, service, watcher, permit).await };
+    match tls.accept(stream).await {
+        Ok(stream) => connection(stream, bounds, service, watcher, permit).await,
+        Err(error) => tracing::debug!(%error, "a handshake failed"),
+    }
+}
+
 async fn connection<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     bounds: Bounds,
     service: S,
-    watcher: hyper_util::server::graceful::Watcher,
+    watcher: Watcher,
     permit: OwnedSemaphorePermit,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + 'static,

@@ -1,25 +1,23 @@
 //! Ids and times of usage records. Their shape is the room `usage`'s.
 
-use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::GateError;
+use crate::random::random;
 
 /// A random UUID (version 4).
 pub(crate) fn uuid() -> Result<String, GateError> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|_| GateError::Random)?;
+    let bytes: [u8; 16] = random().ok_or(GateError::Random)?;
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-    let digits = format!("{number:032x}");
-    let mut text = String::with_capacity(36);
-    for (place, digit) in digits.chars().enumerate() {
-        if matches!(place, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        // Writing to a String cannot fail.
-        let _ = text.write_char(digit);
-    }
-    Ok(text)
+    let digits = |from: u32, count: u32| (number >> (4 * (32 - from - count))) & ((1 << (4 * count)) - 1);
+    Ok(format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        digits(0, 8),
+        digits(8, 4),
+        digits(12, 4),
+        digits(16, 4),
+        digits(20, 12)
+    ))
 }
 
 /// POSIX milliseconds; 0 for a clock before 1970.

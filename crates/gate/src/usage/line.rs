@@ -1,6 +1,6 @@
 //! One line of the spool: `CRC32 B|E JSON`, the CRC over what follows it.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Write};
 
 use ringfence_usage::Record;
 
@@ -21,9 +21,15 @@ pub(super) fn write(mark: Mark, record: &Record) -> Option<Vec<u8>> {
         Mark::Begin => 'B',
         Mark::End => 'E',
     };
-    let text = format!("{letter} {}", serde_json::to_string(record).ok()?);
-    let line = format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()));
-    (line.len() <= RECORD_BYTES_MAX).then(|| line.into_bytes())
+    // The CRC comes first and is known last.
+    let mut line = Vec::with_capacity(512);
+    write!(line, "{:08x} {letter} ", 0).ok()?;
+    serde_json::to_writer(&mut line, record).ok()?;
+    let (crc, text) = line.split_at_mut_checked(9)?;
+    let mut crc = crc;
+    write!(crc, "{:08x}", crc32fast::hash(text)).ok()?;
+    line.push(b'\n');
+    (line.len() <= RECORD_BYTES_MAX).then_some(line)
 }
 
 /// Reads a line without its newline; `None` where it is torn or damaged.
