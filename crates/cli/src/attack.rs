@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use ringfence_attack::{Attack, Class, catalogue};
 
-use crate::client_commands::{Connection, complain, connection_args, print};
+use crate::client_commands::{Connection, connection_args, judged, print};
 
 const AFTER: &str = "\
 Attacks a backend with the programs of security/: out of the cell, into a second session, at the server, by using \
@@ -34,14 +34,7 @@ pub(crate) fn command() -> Command {
 
 /// Attacks, and reports.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match attack(matches) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(2)
-        }
-    }
+    judged(attack(matches))
 }
 
 fn attack(matches: &ArgMatches) -> anyhow::Result<bool> {

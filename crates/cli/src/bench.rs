@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_bench::{Options, Report, Soak, works};
 use ringfence_secret::read_regular;
 
-use crate::client_commands::{Connection, complain, connection_args, print};
+use crate::client_commands::{Connection, connection_args, judged, print};
 use crate::limits::REPORT_BYTES_MAX;
 
 const AFTER: &str = "\
@@ -60,18 +60,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let done = match matches.get_one::<PathBuf>("charts") {
+    judged(match matches.get_one::<PathBuf>("charts") {
         Some(report) => charts(report),
         None => bench(matches),
-    };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(2)
-        }
-    }
+    })
 }
 
 fn charts(path: &Path) -> anyhow::Result<bool> {

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_conformance::{Options, Report, catalogue, junit, text};
 use serde_json::json;
 
-use crate::client_commands::{Connection, block_on, complain, connection_args, print};
+use crate::client_commands::{Connection, block_on, connection_args, judged, print};
 
 const AFTER: &str = "\
 Checks any backend of contract version 1 from outside: it leases sessions, runs small programs in them, and judges \
@@ -46,14 +46,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         print(listing(matches.get_flag("json")));
         return ExitCode::SUCCESS;
     }
-    match block_on(check(matches)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(2)
-        }
-    }
+    judged(block_on(check(matches)))
 }
 
 async fn check(matches: &ArgMatches) -> anyhow::Result<bool> {

@@ -56,13 +56,8 @@ impl Failure {
         move |error| Failure::new(kind, error)
     }
 
-    /// The exit status.
-    pub(crate) fn code(&self) -> ExitCode {
-        self.kind.code()
-    }
-
     /// The text for standard error.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut text = format!("ringfence: error: {}\n", self.error);
         for cause in self.error.chain().skip(1) {
             text.push_str(&format!("  because: {cause}\n"));
@@ -72,6 +67,14 @@ impl Failure {
         }
         text
     }
+}
+
+/// The exit status of what has ended; a failure is told.
+pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    outcome.unwrap_or_else(|failure| {
+        tell(&failure.text());
+        failure.kind.code()
+    })
 }
 
 /// Writes to standard error; where that is closed, nothing is left to do.

@@ -120,13 +120,7 @@ fn tls_args(file: impl Fn(&'static str, &'static str) -> Arg) -> Vec<Arg> {
 
 /// Serves until it is told to end.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match serve(matches) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure::tell(&failure.text());
-            failure.code()
-        }
-    }
+    failure::ended(serve(matches).map(|()| ExitCode::SUCCESS))
 }
 
 fn serve(matches: &ArgMatches) -> Result<(), Failure> {

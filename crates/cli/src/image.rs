@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ringfence_image::{ImageError, Store};
 
-use crate::failure::{Failure, Kind, tell};
+use crate::failure::{self, Failure, Kind};
 use crate::settings::Values;
 
 /// Below the commands of `image --help`.
@@ -117,13 +117,7 @@ fn pull() -> Command {
 /// Does what the subcommand says.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let Some((verb, matches)) = matches.subcommand() else { return ExitCode::FAILURE };
-    match open(matches).and_then(|store| act(verb, &store, matches)) {
-        Ok(code) => code,
-        Err(failure) => {
-            tell(&failure.text());
-            failure.code()
-        }
-    }
+    failure::ended(open(matches).and_then(|store| act(verb, &store, matches)))
 }
 
 fn act(verb: &str, store: &Store, matches: &ArgMatches) -> Result<ExitCode, Failure> {

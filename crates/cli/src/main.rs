@@ -42,13 +42,7 @@ fn main() -> ExitCode {
         Task::Keeper { socket, config } => keeper(socket, config),
         Task::Puller => pull::puller::run(),
         Task::Client { run, matches } => run(&matches),
-        Task::Serve(arguments) => match serve::run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => {
-                failure::tell(&failure.text());
-                failure.code()
-            }
-        },
+        Task::Serve(arguments) => failure::ended(serve::run(&arguments).map(|()| ExitCode::SUCCESS)),
     }
 }
 

@@ -106,6 +106,18 @@ pub(crate) fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// The exit status of a command that judges: 0 and 1 are its verdict, 2 is that there is none.
+pub(crate) fn judged(verdict: anyhow::Result<bool>) -> ExitCode {
+    match verdict {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// An argument's text; empty where it is not given.
 pub(crate) fn text(matches: &ArgMatches, name: &str) -> String {
     matches.get_one::<String>(name).cloned().unwrap_or_default()

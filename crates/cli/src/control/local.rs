@@ -218,13 +218,7 @@ pub(super) fn prune(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Serves until it is told to end.
 pub(super) fn serve(matches: &ArgMatches) -> ExitCode {
-    match try_serve(matches) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure::tell(&failure.text());
-            failure.code()
-        }
-    }
+    failure::ended(try_serve(matches).map(|()| ExitCode::SUCCESS))
 }
 
 fn try_serve(matches: &ArgMatches) -> Result<(), Failure> {
