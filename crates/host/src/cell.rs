@@ -80,19 +80,7 @@ pub(crate) fn missing(facts: &Facts) -> Result<(), Vec<Missing>> {
 
 /// Starts `program keeper` as [`launch_program`] does, and makes one cell without an image.
 pub(crate) fn try_it(program: &Path, id_base: u32) -> CellTrial {
-    let spec = RootSpec {
-        image: "trial".to_owned(),
-        binds: Vec::new(),
-        symlinks: Vec::new(),
-        files: Vec::new(),
-        tmp_symlinks: Vec::new(),
-        environment: Vec::new(),
-        shell: "/bin/sh".into(),
-        python: None,
-        preloads: Vec::new(),
-        limits: Default::default(),
-    };
-    let mut config = KeeperConfig::new(vec![spec], String::new(), String::new(), "/".into());
+    let mut config = KeeperConfig::new(vec![RootSpec::empty("trial")], String::new(), String::new(), "/".into());
     config.id_base = id_base;
     match launch_program(&config, program) {
         Ok(launched) => {

@@ -261,18 +261,7 @@ pub(crate) fn etc() -> Vec<RootFile> {
 }
 
 fn plain(pieces: Pieces, environment: Vec<(String, String)>) -> RootSpec {
-    RootSpec {
-        image: String::new(),
-        binds: pieces.binds,
-        symlinks: pieces.symlinks,
-        files: Vec::new(),
-        tmp_symlinks: Vec::new(),
-        environment,
-        shell: PathBuf::from("/bin/sh"),
-        python: None,
-        preloads: Vec::new(),
-        limits: Default::default(),
-    }
+    RootSpec { binds: pieces.binds, symlinks: pieces.symlinks, environment, ..RootSpec::empty("") }
 }
 
 fn set(environment: &mut Vec<(String, String)>, name: &str, value: &str) {

@@ -71,18 +71,9 @@ impl Fake {
 }
 
 fn root(python: bool) -> RootSpec {
-    RootSpec {
-        image: if python { "python" } else { "bare" }.to_owned(),
-        binds: Vec::new(),
-        symlinks: Vec::new(),
-        files: Vec::new(),
-        tmp_symlinks: Vec::new(),
-        environment: Vec::new(),
-        shell: "/bin/sh".into(),
-        python: python.then(|| "/usr/bin/python3".into()),
-        preloads: Vec::new(),
-        limits: Default::default(),
-    }
+    let image = if python { "python" } else { "bare" };
+    let python = python.then(|| "/usr/bin/python3".into());
+    RootSpec { python, ..RootSpec::empty(image) }
 }
 
 /// Waits for a packet; `None` at the end.

@@ -288,18 +288,8 @@ mod tests {
     use super::*;
 
     fn spec() -> RootSpec {
-        RootSpec {
-            image: "bare".into(),
-            binds: Vec::new(),
-            symlinks: Vec::new(),
-            files: Vec::new(),
-            tmp_symlinks: vec![RootSymlink { link: "/tmp/.app/cache".into(), target: "/opt/cache".into() }],
-            environment: Vec::new(),
-            shell: "/bin/sh".into(),
-            python: None,
-            preloads: Vec::new(),
-            limits: Default::default(),
-        }
+        let tmp_symlinks = vec![RootSymlink { link: "/tmp/.app/cache".into(), target: "/opt/cache".into() }];
+        RootSpec { tmp_symlinks, ..RootSpec::empty("bare") }
     }
 
     fn plan(single_id: bool, cgroups: bool) -> Vec<Step> {

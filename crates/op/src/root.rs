@@ -32,6 +32,24 @@ pub struct RootSpec {
     pub limits: ImageLimits,
 }
 
+impl RootSpec {
+    /// A root with nothing in it, whose shell would be `/bin/sh`.
+    pub fn empty(image: impl Into<String>) -> RootSpec {
+        RootSpec {
+            image: image.into(),
+            binds: Vec::new(),
+            symlinks: Vec::new(),
+            files: Vec::new(),
+            tmp_symlinks: Vec::new(),
+            environment: Vec::new(),
+            shell: PathBuf::from("/bin/sh"),
+            python: None,
+            preloads: Vec::new(),
+            limits: ImageLimits::default(),
+        }
+    }
+}
+
 /// One folder or file of the host that is seen in the root, read-only, with everything mounted below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 
 use ringfence_frame::keeper::{FromKeeper, Meters, ToKeeper};
-use ringfence_op::{ImageLimits, RootSpec};
+use ringfence_op::RootSpec;
 use ringfence_sys::packet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -24,18 +24,7 @@ const RUN_HEAD_BYTES: usize = 24;
 
 /// The image of every cell.
 pub(crate) fn root() -> RootSpec {
-    RootSpec {
-        image: "bare".to_owned(),
-        binds: Vec::new(),
-        symlinks: Vec::new(),
-        files: Vec::new(),
-        tmp_symlinks: Vec::new(),
-        environment: Vec::new(),
-        shell: "/bin/sh".into(),
-        python: Some("/usr/bin/python3".into()),
-        preloads: Vec::new(),
-        limits: ImageLimits::default(),
-    }
+    RootSpec { python: Some("/usr/bin/python3".into()), ..RootSpec::empty("bare") }
 }
 
 /// Starts it; every cell has a folder of its own under `folder` for its workspace. The daemon's end of its socket.

@@ -148,16 +148,10 @@ mod tests {
 
     fn spec() -> RootSpec {
         RootSpec {
-            image: "pulled".to_owned(),
             binds: vec![Bind { source: "/store/x/root/usr".into(), target: "/usr".into() }],
             symlinks: vec![RootSymlink { link: "/bin".into(), target: "../../anywhere".into() }],
             files: vec![RootFile { path: "/etc/passwd".into(), content: String::new() }],
-            tmp_symlinks: Vec::new(),
-            environment: Vec::new(),
-            shell: "/bin/sh".into(),
-            python: None,
-            preloads: Vec::new(),
-            limits: Default::default(),
+            ..RootSpec::empty("pulled")
         }
     }
 

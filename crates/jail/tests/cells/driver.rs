@@ -25,19 +25,13 @@ pub(crate) fn is_root() -> bool {
 /// The machine's own programs as a root, with Debian's Python where it is.
 pub(crate) fn host_root() -> RootSpec {
     let mut spec = RootSpec {
-        image: "host".into(),
-        binds: Vec::new(),
-        symlinks: Vec::new(),
         files: vec![
             RootFile { path: "/etc/passwd".into(), content: "sandbox:x:1000:1000::/workspace:/bin/sh\n".into() },
             RootFile { path: "/etc/hosts".into(), content: "127.0.0.1 localhost sandbox\n".into() },
         ],
         tmp_symlinks: vec![RootSymlink { link: "/tmp/link".into(), target: "/usr/share".into() }],
         environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), "/workspace".into())],
-        shell: "/bin/sh".into(),
-        python: None,
-        preloads: Vec::new(),
-        limits: Default::default(),
+        ..RootSpec::empty("host")
     };
     for name in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache"] {
         match fs::read_link(name) {
