@@ -210,7 +210,7 @@ pub(super) fn prune(matches: &ArgMatches) -> anyhow::Result<()> {
     if pruned.ahead_days > 0 {
         let days = pruned.ahead_days;
         failure::tell(&format!(
-            "the clock is {days} days ahead of the newest record: the times were counted from that"
+            "ringfence: the clock is {days} days ahead of the newest record: the times were counted from that\n"
         ));
     }
     Ok(())
