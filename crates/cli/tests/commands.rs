@@ -32,6 +32,12 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
+/// The id of a session that is leased.
+async fn lease(folder: &Path, url: &str) -> String {
+    let handle = json(&ringfence(folder, url, &["session", "create", "--json"], "").await);
+    handle.get("session_id").unwrap().as_str().unwrap().to_owned()
+}
+
 async fn start() -> (Fake, tempfile::TempDir) {
     (Fake::start(Rules::default()).await.unwrap(), tempfile::tempdir().unwrap())
 }
@@ -310,10 +316,7 @@ async fn a_session_is_held_from_one_command_to_the_next() {
 async fn files_go_there_and_back() {
     let (fake, folder) = start().await;
     let (at, url) = (folder.path(), fake.url());
-    let id = json(&ringfence(at, url, &["session", "create", "--json"], "").await)["session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = lease(at, url).await;
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     std::fs::write(at.join("data.bin"), &bytes).unwrap();
     let stored = json(&ringfence(at, url, &["files", "put", &id, "data.bin", "deep/data.bin", "--json"], "").await);
@@ -358,10 +361,7 @@ async fn a_broken_transfer_leaves_what_was_there() {
 #[tokio::test]
 async fn a_file_that_standard_output_does_not_take_is_told_with_the_reason() {
     let (fake, folder) = start().await;
-    let id = json(&ringfence(folder.path(), fake.url(), &["session", "create", "--json"], "").await)["session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = lease(folder.path(), fake.url()).await;
     ringfence(folder.path(), fake.url(), &["files", "put", &id, "-", "typed.txt"], "typed").await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
     command.args(["files", "get", &id, "typed.txt", "-"]).env("RINGFENCE_URL", fake.url());
@@ -377,10 +377,7 @@ async fn a_file_that_standard_output_does_not_take_is_told_with_the_reason() {
 async fn names_do_not_speak_to_the_terminal() {
     let (fake, folder) = start().await;
     let (at, url) = (folder.path(), fake.url());
-    let id = json(&ringfence(at, url, &["session", "create", "--json"], "").await)["session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = lease(at, url).await;
     ringfence(at, url, &["exec", &id, "open('a\u{1b}[31m', 'w').write('x')"], "").await;
     let listed = text(&ringfence(at, url, &["files", "ls", &id], "").await.stdout);
     assert!(listed.contains("a\\u{1b}[31m") && !listed.contains('\u{1b}'), "{listed:?}");
