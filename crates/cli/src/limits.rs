@@ -40,6 +40,8 @@ pub(crate) const IMAGE_NAME_BYTES_MAX: usize = 4096;
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// The most sessions that can be set: each takes an id of its own of the fleet's (1 to 60,000), and a few descriptors.
 pub(crate) const SESSIONS_MAX: u64 = 10_000;
+/// The most zygotes of single workspaces that can be set: the keeper knows 2048 sets of zygotes.
+pub(crate) const TENANT_ZYGOTES_MAX: u64 = 1_000;
 /// The slowest rate of a workspace's requests that can be set, each second.
 pub(crate) const RATE_MIN: f64 = 0.001;
 /// The fastest one.

@@ -112,8 +112,9 @@ async fn serve(
         pool_size: config.pool_size,
         pool_max: config.pool_max,
         memory: host.memory,
-        // No two sandboxes have anything in common.
+        // No two sandboxes have anything in common: each has a zygote of its own.
         renewal: if tier == Tier::Gvisor { Renewal::default() } else { config.renewal },
+        zygotes_apart: if tier == Tier::Gvisor { None } else { config.shared.zygotes },
         calls: config.call.clone(),
     };
     let interp = Interp::start(host.keeper, host.limiter, &images.roots, interp_config);

@@ -53,6 +53,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("tenant-reserve", "COUNT", "", "With tenancy: sessions kept free for workspaces below their fair share [default: a tenth of max-sessions, at least 1]"),
     row("tenant-rate", "NUMBER", "", "With tenancy: requests of one workspace a second; more are refused with 503 [default: as many as come]"),
     row("tenant-burst", "COUNT", "50", "With tenancy: requests of one workspace that may come at once after a rest"),
+    row("tenant-zygotes", "COUNT", "0", "With tenancy: give workspaces zygotes that fork for none but one of them, so many at the same time; where all are in use, another workspace is refused with 503; 0: workspaces share zygotes"),
     row("max-sessions", "COUNT", "100", "Sessions at the same time; more are refused with 503"),
     row("pool-size", "COUNT", "4", "Cells kept ready ahead of time"),
     row("pool-max", "COUNT", "16", "Cells kept ready at most, where leases have lately found none; no fewer than `pool-size`"),

@@ -7,7 +7,7 @@ use ringfence_server::{Rate, Tenancy};
 use ringfence_session::Sharing;
 
 use crate::config::count;
-use crate::limits::{RATE_MAX, RATE_MIN, SESSIONS_MAX};
+use crate::limits::{RATE_MAX, RATE_MIN, SESSIONS_MAX, TENANT_ZYGOTES_MAX};
 use crate::settings::{Source, Values};
 
 /// How workspaces share the server.
@@ -17,10 +17,13 @@ pub(crate) struct Shared {
     pub(crate) tenancy: Option<Tenancy>,
     /// How many sessions each may have.
     pub(crate) sharing: Sharing,
+    /// How many zygotes of single workspaces there may be; `None` where workspaces share them.
+    pub(crate) zygotes: Option<usize>,
 }
 
 /// Settings that say nothing where the server is not shared.
-const OF_TENANTS: [&str; 4] = ["tenant-max-sessions", "tenant-reserve", "tenant-rate", "tenant-burst"];
+const OF_TENANTS: [&str; 5] =
+    ["tenant-max-sessions", "tenant-reserve", "tenant-rate", "tenant-burst", "tenant-zygotes"];
 
 impl Shared {
     /// Checks the values.
@@ -33,7 +36,8 @@ impl Shared {
             if let Some(name) = OF_TENANTS.into_iter().find(|name| values.source(name) != Some(&Source::Default)) {
                 bail!("`{name}` is about workspaces that share a server: it needs `require-tenancy`");
             }
-            return Ok(Shared { tenancy: None, sharing: Sharing { sessions_each_max: None, reserve: None } });
+            let sharing = Sharing { sessions_each_max: None, reserve: None };
+            return Ok(Shared { tenancy: None, sharing, zygotes: None });
         }
         let optional = |name, least| {
             let number = values.text(name).map(|_| count(values, name, least, SESSIONS_MAX)).transpose()?;
@@ -42,7 +46,9 @@ impl Shared {
         let sharing =
             Sharing { sessions_each_max: optional("tenant-max-sessions", 1)?, reserve: optional("tenant-reserve", 1)? };
         let rate = values.text("tenant-rate").map(|_| rate(values)).transpose()?;
-        Ok(Shared { tenancy: Some(Tenancy { rate }), sharing })
+        let zygotes = usize::try_from(count(values, "tenant-zygotes", 0, TENANT_ZYGOTES_MAX)?).ok();
+        let zygotes = zygotes.filter(|zygotes| *zygotes > 0);
+        Ok(Shared { tenancy: Some(Tenancy { rate }), sharing, zygotes })
     }
 }
 
@@ -73,12 +79,14 @@ mod tests {
             ("tenant-reserve", "3"),
             ("tenant-rate", "0.5"),
             ("tenant-burst", "4"),
+            ("tenant-zygotes", "8"),
         ];
         let shared = with(&given).unwrap();
         assert_eq!(shared.sharing, Sharing { sessions_each_max: Some(7), reserve: Some(3) });
         let rate = Rate { interval: Duration::from_secs(2), burst: 4 };
-        assert_eq!(shared.tenancy, Some(Tenancy { rate: Some(rate) }));
-        assert_eq!(with(&given[..1]).unwrap().tenancy, Some(Tenancy { rate: None }));
+        assert_eq!((shared.tenancy, shared.zygotes), (Some(Tenancy { rate: Some(rate) }), Some(8)));
+        let plain = with(&given[..1]).unwrap();
+        assert_eq!((plain.tenancy, plain.zygotes), (Some(Tenancy { rate: None }), None));
         for (name, value) in &given[1..] {
             let error = format!("{:#}", with(&[(name, value)]).unwrap_err());
             assert!(error.contains(name) && error.contains("require-tenancy"), "{error}");
@@ -91,6 +99,8 @@ mod tests {
             ("tenant-rate", "NaN"),
             ("tenant-rate", "inf"),
             ("tenant-rate", "-1"),
+            ("tenant-zygotes", "1001"),
+            ("tenant-zygotes", "all"),
         ] {
             // The first that is given counts.
             let error = format!("{:#}", with(&[(name, value), ("require-tenancy", "true")]).unwrap_err());

@@ -5,15 +5,18 @@ use crate::packet::{DecodeError, PACKET_BYTES, from_signed, narrow, pack, signed
 /// What the daemon asks of the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToKeeper {
-    /// Make a cell of image `image` (an index into the keeper's configuration). Answered by
-    /// [`FromKeeper::CellMade`] or [`FromKeeper::CellFailed`].
+    /// Make a cell of image `image` (an index into the keeper's configuration), whose interpreters are forked from zygotes
+    /// of the set `set`, which is started if it does not run. Answered by [`FromKeeper::CellMade`] or
+    /// [`FromKeeper::CellFailed`].
     MakeCell {
         /// The daemon's number for it; one that lives is refused.
         cell: u64,
         /// Index of the image.
         image: u32,
+        /// The daemon's number for the set. A set is of one image as long as it runs; another one is refused.
+        set: u32,
     },
-    /// Fork an interpreter from the image's zygote into the cell. Descriptors: the worker's end of its frame
+    /// Fork an interpreter from the zygote of the cell's set into the cell. Descriptors: the worker's end of its frame
     /// socket, the write end of its fd 1, the write end of its fd 2. Answered by [`FromKeeper::WorkerStarted`] or
     /// [`FromKeeper::WorkerFailed`].
     SpawnWorker {
@@ -26,18 +29,18 @@ pub enum ToKeeper {
         /// Which cell.
         cell: u64,
     },
-    /// End the image's zygote as soon as no cell of the image lives; it is started again when one is asked for. Not
-    /// answered.
+    /// End the set's zygote as soon as no cell of the set lives, and forget the set; it is started again when a cell of it
+    /// is asked for. Not answered.
     RestZygote {
-        /// Index of the image.
-        image: u32,
+        /// Which set.
+        set: u32,
     },
-    /// Start another zygote of the image beside the one that forks, which ends once the new one has taken over.
-    /// Answered by [`FromKeeper::ZygoteReady`] or [`FromKeeper::ZygoteNotRenewed`]; not at all where the image's
+    /// Start another zygote of the set beside the one that forks, which ends once the new one has taken over.
+    /// Answered by [`FromKeeper::ZygoteReady`] or [`FromKeeper::ZygoteNotRenewed`]; not at all where the set's
     /// zygote is told to rest meanwhile.
     RenewZygote {
-        /// Index of the image.
-        image: u32,
+        /// Which set.
+        set: u32,
     },
 }
 
@@ -119,17 +122,17 @@ pub enum FromKeeper {
         /// Which cell.
         cell: u64,
     },
-    /// From here on this zygote forks the image's interpreters: the first, one after a death, or one that was asked for.
+    /// From here on this zygote forks the set's interpreters: the first, one after a death, or one that was asked for.
     ZygoteReady {
-        /// Index of the image.
-        image: u32,
-        /// Its number: greater than that of every zygote before it, whatever its image.
+        /// Which set.
+        set: u32,
+        /// Its number: greater than that of every zygote before it, whatever its set.
         zygote: u32,
     },
     /// The zygote that was asked for did not come up; the one before it, if there is one, goes on.
     ZygoteNotRenewed {
-        /// Index of the image.
-        image: u32,
+        /// Which set.
+        set: u32,
         /// The kernel's error number; 0 where it ended by itself, or took too long.
         errno: i32,
     },
@@ -176,11 +179,11 @@ impl ToKeeper {
     #[must_use]
     pub fn encode(self) -> [u8; PACKET_BYTES] {
         match self {
-            ToKeeper::MakeCell { cell, image } => pack(1, [cell, image.into(), 0, 0, 0, 0, 0]),
+            ToKeeper::MakeCell { cell, image, set } => pack(1, [cell, image.into(), set.into(), 0, 0, 0, 0]),
             ToKeeper::SpawnWorker { cell } => pack(2, [cell, 0, 0, 0, 0, 0, 0]),
             ToKeeper::DestroyCell { cell } => pack(3, [cell, 0, 0, 0, 0, 0, 0]),
-            ToKeeper::RestZygote { image } => pack(4, [image.into(), 0, 0, 0, 0, 0, 0]),
-            ToKeeper::RenewZygote { image } => pack(5, [image.into(), 0, 0, 0, 0, 0, 0]),
+            ToKeeper::RestZygote { set } => pack(4, [set.into(), 0, 0, 0, 0, 0, 0]),
+            ToKeeper::RenewZygote { set } => pack(5, [set.into(), 0, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -191,11 +194,11 @@ impl ToKeeper {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (kind, f) = unpack(bytes)?;
         match kind {
-            1 => Ok(ToKeeper::MakeCell { cell: f[0], image: narrow(f[1])? }),
+            1 => Ok(ToKeeper::MakeCell { cell: f[0], image: narrow(f[1])?, set: narrow(f[2])? }),
             2 => Ok(ToKeeper::SpawnWorker { cell: f[0] }),
             3 => Ok(ToKeeper::DestroyCell { cell: f[0] }),
-            4 => Ok(ToKeeper::RestZygote { image: narrow(f[0])? }),
-            5 => Ok(ToKeeper::RenewZygote { image: narrow(f[0])? }),
+            4 => Ok(ToKeeper::RestZygote { set: narrow(f[0])? }),
+            5 => Ok(ToKeeper::RenewZygote { set: narrow(f[0])? }),
             _ => Err(DecodeError::Kind),
         }
     }
@@ -230,10 +233,8 @@ impl FromKeeper {
             }
             FromKeeper::CellDied { cell, status } => pack(136, [cell, from_signed(status), 0, 0, 0, 0, 0]),
             FromKeeper::CellGone { cell } => pack(137, [cell, 0, 0, 0, 0, 0, 0]),
-            FromKeeper::ZygoteReady { image, zygote } => pack(138, [image.into(), zygote.into(), 0, 0, 0, 0, 0]),
-            FromKeeper::ZygoteNotRenewed { image, errno } => {
-                pack(139, [image.into(), from_signed(errno), 0, 0, 0, 0, 0])
-            }
+            FromKeeper::ZygoteReady { set, zygote } => pack(138, [set.into(), zygote.into(), 0, 0, 0, 0, 0]),
+            FromKeeper::ZygoteNotRenewed { set, errno } => pack(139, [set.into(), from_signed(errno), 0, 0, 0, 0, 0]),
         }
     }
 
@@ -271,8 +272,8 @@ impl FromKeeper {
             135 => FromKeeper::WorkerDied { cell: f[0], pid: narrow(f[1])?, status: signed(f[2])? },
             136 => FromKeeper::CellDied { cell: f[0], status: signed(f[1])? },
             137 => FromKeeper::CellGone { cell: f[0] },
-            138 => FromKeeper::ZygoteReady { image: narrow(f[0])?, zygote: narrow(f[1])? },
-            139 => FromKeeper::ZygoteNotRenewed { image: narrow(f[0])?, errno: signed(f[1])? },
+            138 => FromKeeper::ZygoteReady { set: narrow(f[0])?, zygote: narrow(f[1])? },
+            139 => FromKeeper::ZygoteNotRenewed { set: narrow(f[0])?, errno: signed(f[1])? },
             _ => return Err(DecodeError::Kind),
         })
     }
@@ -285,11 +286,11 @@ mod tests {
     #[test]
     fn messages_survive_their_bytes() {
         for message in [
-            ToKeeper::MakeCell { cell: 7, image: 3 },
+            ToKeeper::MakeCell { cell: 7, image: 3, set: 5 },
             ToKeeper::SpawnWorker { cell: u64::MAX },
             ToKeeper::DestroyCell { cell: 0 },
-            ToKeeper::RestZygote { image: 2 },
-            ToKeeper::RenewZygote { image: 1 },
+            ToKeeper::RestZygote { set: 2 },
+            ToKeeper::RenewZygote { set: 1 },
         ] {
             assert_eq!(ToKeeper::decode(&message.encode()), Ok(message));
         }
@@ -303,8 +304,8 @@ mod tests {
             FromKeeper::WorkerDied { cell: 1, pid: 2, status: 9 },
             FromKeeper::CellDied { cell: 1, status: 9 },
             FromKeeper::CellGone { cell: 1 },
-            FromKeeper::ZygoteReady { image: 1, zygote: 2 },
-            FromKeeper::ZygoteNotRenewed { image: 1, errno: 12 },
+            FromKeeper::ZygoteReady { set: 1, zygote: 2 },
+            FromKeeper::ZygoteNotRenewed { set: 1, errno: 12 },
         ] {
             assert_eq!(FromKeeper::decode(&message.encode()), Ok(message));
         }

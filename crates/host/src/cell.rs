@@ -106,7 +106,7 @@ pub(crate) fn try_it(program: &Path, id_base: u32) -> CellTrial {
 
 fn make_one(launched: &Launched) -> Result<(), JailError> {
     let socket = launched.socket.as_fd();
-    send(socket, ToKeeper::MakeCell { cell: 1, image: 0 }, &[]).map_err(JailError::Link)?;
+    send(socket, ToKeeper::MakeCell { cell: 1, image: 0, set: 0 }, &[]).map_err(JailError::Link)?;
     let deadline = Instant::now() + TRIAL_WAIT_MAX;
     loop {
         match recv(socket) {

@@ -46,6 +46,12 @@ pub enum LeaseError {
     /// The machine or our control group is short of memory.
     #[error("memory is short")]
     ShortOfMemory,
+    /// Workspaces do not share zygotes, and others have as many as there may be.
+    #[error("workspaces have all zygotes that there may be: {sets} must be given up first")]
+    ZygotesTaken {
+        /// How many of them must have no cell in use any more; at least 1.
+        sets: usize,
+    },
     /// The pool is closed.
     #[error("no more cells are handed out")]
     Closed,

@@ -59,7 +59,14 @@ impl Fake {
         let calls =
             CallLimits { interrupt_grace: Duration::from_millis(50), output_bytes_max: 100, ..CallLimits::default() };
         let memory = Arc::new(Memory::new(0));
-        let config = InterpConfig { pool_size, pool_max: pool_size, memory, renewal: Renewal::default(), calls };
+        let config = InterpConfig {
+            pool_size,
+            pool_max: pool_size,
+            memory,
+            renewal: Renewal::default(),
+            zygotes_apart: None,
+            calls,
+        };
         let interp = Interp::start(ours, Limiter::CgroupV2, &[root(true), root(false)], config).unwrap();
         Fake { interp, written, keeper }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_frame::keeper::Limiter;
-use ringfence_op::{CallLimits, ImageLimits, RootSpec};
+use ringfence_op::{CallLimits, ImageLimits, RootSpec, WorkspaceId};
 
 use crate::cell::Cell;
 use crate::error::LeaseError;
@@ -26,6 +26,9 @@ pub struct InterpConfig {
     pub memory: Arc<Memory>,
     /// When a zygote is replaced.
     pub renewal: Renewal,
+    /// Where workspaces do not share zygotes: how many zygotes of workspaces there may be at the same time, one that is
+    /// nobody's yet counted in, those that are being replaced aside. `None` is one of each image for all.
+    pub zygotes_apart: Option<usize>,
     /// The limits of a call.
     pub calls: CallLimits,
 }
@@ -60,11 +63,16 @@ impl Interp {
         images: &[RootSpec],
         config: InterpConfig,
     ) -> Result<Self, LeaseError> {
-        let (keeper, zygotes) = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
+        let (keeper, news) = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
         let memory = Arc::clone(&config.memory);
         let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default(), memory });
-        let pool_config = PoolConfig { size: config.pool_size, most: config.pool_max, renewal: config.renewal };
-        let pool = Pool::start(Arc::clone(&shared), images, pool_config, zygotes);
+        let pool_config = PoolConfig {
+            size: config.pool_size,
+            most: config.pool_max,
+            renewal: config.renewal,
+            apart: config.zygotes_apart,
+        };
+        let pool = Pool::start(Arc::clone(&shared), images, pool_config, news);
         Ok(Interp { shared, pool, pool_size: config.pool_size })
     }
 
@@ -86,22 +94,30 @@ impl Interp {
         self.pool.image_limits(image as usize)
     }
 
-    /// A cell of the image with an interpreter that serves: from the pool, else made now.
+    /// A cell of the image with an interpreter that serves: from the pool, else made now. Where workspaces do not share
+    /// zygotes, it is one that has never forked for another workspace than this, and never will.
     ///
     /// # Errors
-    /// When none could be made in time, or none is made any more.
-    pub async fn lease(&self, image: u32) -> Result<Cell, LeaseError> {
+    /// When none could be made in time, or none is made any more; when other workspaces have all the zygotes that there may
+    /// be.
+    pub async fn lease(&self, image: u32, workspace: Option<&WorkspaceId>) -> Result<Cell, LeaseError> {
         // The pool hears of each cell's end a moment later: what is ready in it may be dead with the keeper.
         if self.shared.keeper.status().borrow().closed {
             return Err(LeaseError::KeeperGone);
         }
-        self.pool.lease(image as usize).await
+        self.pool.lease(image as usize, workspace).await
     }
 
     /// How many cells wait ready-made.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.pool.readiness().borrow().ready
+    }
+
+    /// How many zygotes are one workspace's, or in reserve for one; none where workspaces share them.
+    #[must_use]
+    pub fn zygotes_apart(&self) -> usize {
+        self.pool.apart()
     }
 
     /// Whether leases are refused for want of memory.
@@ -117,8 +133,13 @@ impl Interp {
     /// Why the first attempt failed.
     pub async fn warmed(&self) -> Result<(), LeaseError> {
         if self.pool_size == 0 {
-            return match self.lease(0).await {
-                Ok(_) | Err(LeaseError::ShortOfMemory) => Ok(()),
+            return match self.lease(0, None).await {
+                Ok(cell) => {
+                    // Until then its zygote is in use.
+                    cell.destroy().await;
+                    Ok(())
+                }
+                Err(LeaseError::ShortOfMemory) => Ok(()),
                 Err(error) => Err(error),
             };
         }

@@ -52,11 +52,11 @@ pub(crate) struct CellEvents {
 
 #[derive(Debug)]
 enum Command {
-    Make { cell: u64, image: u32, answer: oneshot::Sender<Result<Made, LeaseError>> },
+    Make { cell: u64, image: u32, set: u32, answer: oneshot::Sender<Result<Made, LeaseError>> },
     Spawn { cell: u64, descriptors: Vec<OwnedFd>, answer: oneshot::Sender<Result<Started, LeaseError>> },
     Destroy { cell: u64, gone: Option<oneshot::Sender<()>> },
-    Rest { image: u32 },
-    Renew { image: u32 },
+    Rest { set: u32 },
+    Renew { set: u32 },
 }
 
 /// An interpreter, as the keeper tells of its fork.
@@ -77,13 +77,15 @@ pub(crate) struct Origin {
     pub(crate) forks: u32,
 }
 
-/// What happened to an image's zygote.
+/// What happened to a set of zygotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ZygoteNews {
-    /// This one forks from now on.
-    Ready { image: u32, zygote: u32 },
+pub(crate) enum News {
+    /// This zygote forks from now on.
+    Ready { set: u32, zygote: u32 },
     /// The one that was asked for did not come up.
-    NotRenewed { image: u32, errno: i32 },
+    NotRenewed { set: u32, errno: i32 },
+    /// Nothing is left of a cell of the set.
+    Gone { set: u32, cell: u64 },
 }
 
 impl CellEvents {
@@ -94,21 +96,21 @@ impl CellEvents {
 }
 
 impl KeeperLink {
-    /// Takes the socket over; needs a tokio runtime. News of zygotes come out of the second: one for each that was asked
-    /// for and each that the keeper restarts after a pause.
+    /// Takes the socket over; needs a tokio runtime. News come out of the second: one for each zygote that was asked for
+    /// and each that the keeper restarts after a pause, and one for each cell.
     ///
     /// # Errors
     /// When the socket cannot be registered with the runtime.
-    pub(crate) fn start(socket: OwnedFd) -> io::Result<(Self, mpsc::UnboundedReceiver<ZygoteNews>)> {
+    pub(crate) fn start(socket: OwnedFd) -> io::Result<(Self, mpsc::UnboundedReceiver<News>)> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let (commands, inbox) = mpsc::unbounded_channel();
-        let (zygotes, news) = mpsc::unbounded_channel();
+        let (tell, news) = mpsc::unbounded_channel();
         let (publish, status) = watch::channel(LinkStatus::default());
         let driver = Driver {
             socket: watch_fd(socket)?,
             inbox,
             outgoing: VecDeque::new(),
-            routes: Routes { cells: HashMap::new(), zygotes },
+            routes: Routes { cells: HashMap::new(), news: tell },
             publish,
         };
         tokio::spawn(driver.run());
@@ -116,9 +118,9 @@ impl KeeperLink {
     }
 
     /// Has a cell made. When the caller no longer waits, the cell is destroyed again.
-    pub(crate) async fn make(&self, cell: u64, image: u32) -> Result<Made, LeaseError> {
+    pub(crate) async fn make(&self, cell: u64, image: u32, set: u32) -> Result<Made, LeaseError> {
         let (answer, wait) = oneshot::channel();
-        self.commands.send(Command::Make { cell, image, answer }).map_err(|_| LeaseError::KeeperGone)?;
+        self.commands.send(Command::Make { cell, image, set, answer }).map_err(|_| LeaseError::KeeperGone)?;
         wait.await.map_err(|_| LeaseError::KeeperGone)?
     }
 
@@ -134,14 +136,14 @@ impl KeeperLink {
         let _ = self.commands.send(Command::Destroy { cell, gone: None });
     }
 
-    /// Has the image's zygote end until it is wanted again.
-    pub(crate) fn rest(&self, image: u32) {
-        let _ = self.commands.send(Command::Rest { image });
+    /// Has the set's zygote end until it is wanted again.
+    pub(crate) fn rest(&self, set: u32) {
+        let _ = self.commands.send(Command::Rest { set });
     }
 
-    /// Has another zygote of the image started, to take over from the one that forks. News tell how it went.
-    pub(crate) fn renew(&self, image: u32) {
-        let _ = self.commands.send(Command::Renew { image });
+    /// Has another zygote of the set started, to take over from the one that forks. News tell how it went.
+    pub(crate) fn renew(&self, set: u32) {
+        let _ = self.commands.send(Command::Renew { set });
     }
 
     /// Has the cell destroyed, and waits until the keeper says that nothing of it is left (or is gone itself).
@@ -210,9 +212,9 @@ impl Driver {
 
     fn take(&mut self, command: Command) {
         let request = match command {
-            Command::Make { cell, image, answer } => {
-                self.routes.cells.insert(cell, Route::new(answer));
-                (ToKeeper::MakeCell { cell, image }, Vec::new())
+            Command::Make { cell, image, set, answer } => {
+                self.routes.cells.insert(cell, Route::new(set, answer));
+                (ToKeeper::MakeCell { cell, image, set }, Vec::new())
             }
             Command::Spawn { cell, descriptors, answer } => match self.routes.cells.get_mut(&cell) {
                 Some(route) if !route.dying => {
@@ -233,8 +235,8 @@ impl Driver {
                 }
                 (ToKeeper::DestroyCell { cell }, Vec::new())
             }
-            Command::Rest { image } => (ToKeeper::RestZygote { image }, Vec::new()),
-            Command::Renew { image } => (ToKeeper::RenewZygote { image }, Vec::new()),
+            Command::Rest { set } => (ToKeeper::RestZygote { set }, Vec::new()),
+            Command::Renew { set } => (ToKeeper::RenewZygote { set }, Vec::new()),
         };
         self.outgoing.push_back(request);
     }
@@ -276,10 +278,11 @@ fn read_all(
 /// Who waits for what.
 struct Routes {
     cells: HashMap<u64, Route>,
-    zygotes: mpsc::UnboundedSender<ZygoteNews>,
+    news: mpsc::UnboundedSender<News>,
 }
 
 struct Route {
+    set: u32,
     make: Option<oneshot::Sender<Result<Made, LeaseError>>>,
     spawn: Option<oneshot::Sender<Result<Started, LeaseError>>>,
     gone: Vec<oneshot::Sender<()>>,
@@ -288,8 +291,9 @@ struct Route {
 }
 
 impl Route {
-    fn new(make: oneshot::Sender<Result<Made, LeaseError>>) -> Self {
+    fn new(set: u32, make: oneshot::Sender<Result<Made, LeaseError>>) -> Self {
         Route {
+            set,
             make: Some(make),
             spawn: None,
             gone: Vec::new(),
@@ -350,15 +354,17 @@ impl Routes {
             FromKeeper::CellGone { cell } => {
                 let mut route = self.cells.remove(&cell)?;
                 route.lose();
+                // Before whoever waits for it goes on.
+                let _ = self.news.send(News::Gone { set: route.set, cell });
                 for gone in route.gone {
                     let _ = gone.send(());
                 }
             }
-            FromKeeper::ZygoteReady { image, zygote } => {
-                let _ = self.zygotes.send(ZygoteNews::Ready { image, zygote });
+            FromKeeper::ZygoteReady { set, zygote } => {
+                let _ = self.news.send(News::Ready { set, zygote });
             }
-            FromKeeper::ZygoteNotRenewed { image, errno } => {
-                let _ = self.zygotes.send(ZygoteNews::NotRenewed { image, errno });
+            FromKeeper::ZygoteNotRenewed { set, errno } => {
+                let _ = self.news.send(News::NotRenewed { set, errno });
             }
             FromKeeper::Ready { .. } | FromKeeper::SetupFailed { .. } => {
                 tracing::warn!("the keeper announced itself twice");

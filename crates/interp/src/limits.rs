@@ -46,7 +46,7 @@ pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
 pub(crate) const MAKE_BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts of the pool.
 pub(crate) const MAKE_BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Zygotes that are being replaced at the same time, over all images.
+/// Zygotes that are being replaced at the same time, over all sets.
 pub(crate) const RENEWALS_IN_FLIGHT_MAX: usize = 1;
 /// The wait after a zygote could not be replaced; doubled for each failure in a row.
 pub(crate) const RENEW_BACKOFF_MIN: Duration = Duration::from_secs(10);
@@ -56,7 +56,8 @@ pub(crate) const RENEW_BACKOFF_MAX: Duration = Duration::from_secs(600);
 pub(crate) const STALE_REPLACED_AT_ONCE_MAX: usize = 1;
 /// Cells kept ready of an image other than the default, while it is in use.
 pub(crate) const OTHERS_READY_MAX: usize = 1;
-/// How long an image other than the default may go without a lease before its ready cells and its zygote are given up.
+/// How long an image other than the default, or a workspace's image, may go without a lease before its ready cells and its
+/// zygote are given up.
 pub(crate) const IMAGE_REST_AFTER: Duration = Duration::from_secs(600);
 /// Deaths of workers remembered for each cell until somebody asks.
 pub(crate) const DEATHS_KEPT_MAX: usize = 8;

@@ -29,7 +29,7 @@ fn plain(report: &CallReport) -> (i32, &str, &str, bool) {
 /// The interpreter lost in a call is told in that call, and the next one has another.
 async fn lost(code: &str, return_code: i32, words: &str) {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = python(&mut cell, code, LONG).await;
     assert_eq!((report.return_code, report.interpreter_restarted), (return_code, true), "{report:?}");
     assert!(report.stderr.contains(words) && report.stderr.ends_with('\n'), "{report:?}");
@@ -39,7 +39,7 @@ async fn lost(code: &str, return_code: i32, words: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_run_and_report() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = python(&mut cell, "print hello\n", LONG).await;
     assert_eq!(plain(&report), (0, "hello\n", "", false));
     assert_eq!((report.usage.cpu_ms, report.usage.stdout_bytes), (2, 6));
@@ -54,7 +54,7 @@ async fn calls_run_and_report() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_command_travels_as_a_script_and_output_is_capped() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let text = "x".repeat(200 << 10);
     let report = bash(&mut cell, &format!("say {text}"), LONG).await;
     assert_eq!((report.return_code, report.limit_exceeded), (0, Some(LimitKind::Output)));
@@ -80,7 +80,7 @@ async fn what_is_no_answer_costs_the_interpreter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_answer_costs_the_interpreter_before_the_next_call() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     assert_eq!(plain(&python(&mut cell, "twice", LONG).await), (0, "", "", false));
     assert_eq!(plain(&python(&mut cell, "print mine", LONG).await), (0, "mine", "", true));
     assert_eq!(plain(&python(&mut cell, "print mine", LONG).await), (0, "mine", "", false));
@@ -89,7 +89,7 @@ async fn a_second_answer_costs_the_interpreter_before_the_next_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timeout_interrupts_first_and_keeps_the_interpreter() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = python(&mut cell, "hang", SHORT).await;
     assert_eq!(plain(&report), (124, "", "ringfence: timed out after 0.1 s; interrupted, variables are kept\n", false));
     assert_eq!(report.limit_exceeded, Some(LimitKind::WallClock));
@@ -99,7 +99,7 @@ async fn a_timeout_interrupts_first_and_keeps_the_interpreter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_ignores_the_interrupt_is_killed() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = python(&mut cell, "stubborn", SHORT).await;
     assert_eq!((report.return_code, report.interpreter_restarted), (124, true));
     assert!(report.stderr.contains("killed, variables are lost, files are kept"), "{report:?}");
@@ -109,7 +109,7 @@ async fn a_program_that_ignores_the_interrupt_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killing_that_outlasts_its_call_does_not_take_the_next_interpreter() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = python(&mut cell, "swarm", SHORT).await;
     assert_eq!((report.return_code, report.interpreter_restarted), (124, true), "{report:?}");
     assert_eq!(plain(&python(&mut cell, "print on", LONG).await), (0, "on", "", false));
@@ -126,7 +126,7 @@ async fn interrupt(handle: &InterruptHandle) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_can_interrupt() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let handle = cell.interrupt_handle();
     assert!(!handle.interrupt(), "nothing runs");
     let (report, ()) = tokio::join!(python(&mut cell, "hang", LONG), interrupt(&handle));
@@ -141,7 +141,7 @@ async fn a_caller_can_interrupt() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_interrupt_kills_what_ignores_the_first() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let handle = cell.interrupt_handle();
     let (report, ()) = tokio::join!(python(&mut cell, "stubborn", LONG), async {
         interrupt(&handle).await;
@@ -155,7 +155,7 @@ async fn a_second_interrupt_kills_what_ignores_the_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_that_hangs_or_cannot_start_is_told_apart() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = bash(&mut cell, "hang", SHORT).await;
     assert_eq!((report.return_code, report.limit_exceeded), (124, Some(LimitKind::WallClock)));
     assert_eq!(report.stdout, "hanging\n");
@@ -167,7 +167,7 @@ async fn a_command_that_hangs_or_cannot_start_is_told_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_full_of_leftovers_is_cleared_and_that_is_told_aside() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let report = bash(&mut cell, "crowded", LONG).await;
     assert_eq!(plain(&report), (0, "", "", false));
     assert!(report.background.unwrap().stderr.contains("left behind were killed"));
@@ -176,7 +176,7 @@ async fn a_cell_full_of_leftovers_is_cleared_and_that_is_told_aside() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_between_calls_is_kept_apart() {
     let mut fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     assert_eq!(plain(&python(&mut cell, "late LATE", LONG).await), (0, "", "", false));
     fake = tokio::task::spawn_blocking(move || {
         fake.written.recv().unwrap();
@@ -194,7 +194,7 @@ async fn what_is_written_between_calls_is_kept_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_between_calls_neither_blocks_nor_grows() {
     let mut fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     let flood = "y".repeat(1 << 20);
     python(&mut cell, &format!("late {flood}"), LONG).await;
     // The write of a megabyte ends only because somebody reads while no call runs.
@@ -212,7 +212,7 @@ async fn a_flood_between_calls_neither_blocks_nor_grows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipe_that_a_command_left_behind_is_drained() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     bash(&mut cell, "hold later", LONG).await;
     let mut seen = String::new();
     while seen.is_empty() {
@@ -227,7 +227,7 @@ async fn a_pipe_that_a_command_left_behind_is_drained() {
 async fn an_image_without_python_says_so() {
     let fake = Fake::start(0);
     assert_eq!(fake.interp.image_name(1).as_deref(), Some("bare"));
-    let mut cell = fake.interp.lease(1).await.unwrap();
+    let mut cell = fake.interp.lease(1, None).await.unwrap();
     let report = python(&mut cell, "print 1", LONG).await;
     assert!(report.return_code != 0 && report.stderr.contains("no Python"), "{report:?}");
     assert!(!report.interpreter_restarted);
@@ -238,21 +238,21 @@ async fn an_image_without_python_says_so() {
 async fn the_pool_fills_hands_out_and_closes() {
     let fake = Fake::start(3);
     fake.interp.warmed().await.unwrap();
-    let first = fake.interp.lease(0).await.unwrap();
-    let second = fake.interp.lease(0).await.unwrap();
+    let first = fake.interp.lease(0, None).await.unwrap();
+    let second = fake.interp.lease(0, None).await.unwrap();
     assert_ne!(first.id, second.id);
-    assert!(fake.interp.lease(9).await.is_err());
+    assert!(fake.interp.lease(9, None).await.is_err());
     first.destroy().await;
     drop(second);
     fake.interp.shutdown().await;
     assert_eq!(fake.interp.ready(), 0);
-    assert!(matches!(fake.interp.lease(0).await, Err(LeaseError::Closed)));
+    assert!(matches!(fake.interp.lease(0, None).await, Err(LeaseError::Closed)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_keeper_ends_everything_cleanly() {
     let fake = Fake::start(1);
-    let mut cell = fake.interp.lease(0).await.unwrap();
+    let mut cell = fake.interp.lease(0, None).await.unwrap();
     fake.kill_keeper();
     fake.interp.closed().await;
     let code = Python { code: "print 1".to_owned(), echo_last: false };
@@ -260,7 +260,7 @@ async fn a_dead_keeper_ends_everything_cleanly() {
     assert!(report.return_code != 0 && report.stderr.contains("ended by a failure"), "{report:?}");
     assert!(cell.died());
     cell.death().await;
-    assert!(fake.interp.lease(0).await.is_err());
+    assert!(fake.interp.lease(0, None).await.is_err());
     cell.destroy().await;
     fake.interp.shutdown().await;
 }

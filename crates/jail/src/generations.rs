@@ -1,4 +1,4 @@
-//! The zygotes of one image, one after the other: which of them forks, which is to follow it, which are to leave; and
+//! The zygotes of one set, one after the other: which of them forks, which is to follow it, which are to leave; and
 //! what waits until one forks.
 //!
 //! Pure: what happened goes in, what is to be done comes out. The keepers act on it, each in its own way (`keeper`,
@@ -20,7 +20,7 @@ use crate::limits::{
     ZYGOTE_RESTART_PAUSE_LONG,
 };
 
-/// All zygotes of one image. `P` is what their keeper holds of each, `W` what waits for them.
+/// All zygotes of one set. `P` is what their keeper holds of each, `W` what waits for them.
 pub(crate) struct Generations<P, W> {
     current: Option<Zygote<P>>,
     next: Option<Zygote<P>>,
@@ -30,7 +30,7 @@ pub(crate) struct Generations<P, W> {
     failures: u32,
     /// When a current one was last started.
     started_at: Instant,
-    /// One is to run; otherwise the image rests until a cell of it is asked for.
+    /// One is to run; otherwise the set rests until a cell of it is asked for.
     wanted: bool,
     /// It is to rest as soon as no cell of it lives.
     tired: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Generations<P, W> {
 /// One of them.
 pub(crate) struct Zygote<P> {
     pub(crate) process: P,
-    /// Greater than that of every one before it, whatever its image; never 0.
+    /// Greater than that of every one before it, whatever its set; never 0.
     pub(crate) serial: u32,
     /// How often it has forked.
     pub(crate) forks: u32,
@@ -165,7 +165,7 @@ impl<P, W> Generations<P, W> {
         !comes && std::mem::take(&mut self.asked)
     }
 
-    /// The image is not wanted any more, for as long as no cell of it is asked for.
+    /// The set is not wanted any more, for as long as no cell of it is asked for.
     pub(crate) fn tire(&mut self) {
         self.tired = true;
     }
@@ -179,7 +179,7 @@ impl<P, W> Generations<P, W> {
         !self.wanted
     }
 
-    /// No cell of the image lives: all of its zygotes, to be ended, and what waits for them in vain, where it is to rest.
+    /// No cell of the set lives: all of its zygotes, to be ended, and what waits for them in vain, where it is to rest.
     pub(crate) fn rest(&mut self) -> Option<(Vec<Zygote<P>>, VecDeque<W>)> {
         if !self.tired {
             return None;
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tired_image_gives_up_all_of_its_zygotes() {
+    fn a_tired_set_gives_up_all_of_its_zygotes() {
         let now = Instant::now();
         let mut line = running(now);
         line.renew();

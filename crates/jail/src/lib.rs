@@ -34,6 +34,7 @@ mod link;
 mod plan;
 mod sandbox;
 mod seccomp;
+mod sets;
 mod step;
 mod steps;
 mod template;

@@ -9,7 +9,9 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 64 << 20;
 pub(crate) const READY_WAIT_MAX: Duration = Duration::from_secs(150);
 /// How long a zygote may import before it counts as failed.
 pub(crate) const ZYGOTE_READY_WAIT_MAX: Duration = Duration::from_secs(120);
-/// Least time between two starts of one image's zygote.
+/// Sets of zygotes that the keeper knows at the same time: one for each image, or those of workspaces.
+pub(crate) const ZYGOTE_SETS_MAX: usize = 2048;
+/// Least time between two starts of one set's zygote.
 pub(crate) const ZYGOTE_RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Least time between two starts once a zygote has failed [`ZYGOTE_FAILURES_MAX`] times in a row.
 pub(crate) const ZYGOTE_RESTART_PAUSE_LONG: Duration = Duration::from_secs(30);
@@ -17,7 +19,7 @@ pub(crate) const ZYGOTE_RESTART_PAUSE_LONG: Duration = Duration::from_secs(30);
 pub(crate) const ZYGOTE_FAILURES_MAX: u32 = 5;
 /// How long a zygote that was replaced may take to answer what was asked of it, and to end.
 pub(crate) const ZYGOTE_LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Forks that wait for one image's zygote, or for room in its socket; without namespaces, sessions that do.
+/// Forks that wait for one set's zygote, or for room in its socket; without namespaces, sessions that do.
 pub(crate) const FORKS_QUEUED_MAX: usize = 1024;
 /// Messages that wait for room in the daemon's socket; beyond, the daemon counts as dead.
 pub(crate) const OUTBOX_MESSAGES_MAX: usize = 16 * 1024;

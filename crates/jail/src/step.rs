@@ -67,6 +67,8 @@ step_names! {
     PulledRoot = 15, "believe what a pulled image is made of";
     /// No room for another pulled image.
     PulledRoom = 16, "find room for another pulled image";
+    /// The set is another image's, or one too many.
+    ZygoteSet = 17, "find room for another set of zygotes";
     /// No such image.
     Image = 20, "find the image";
     /// The number is in use.

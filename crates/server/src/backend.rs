@@ -192,6 +192,8 @@ pub struct Counts {
     pub running: u64,
     /// Cells ready to be leased.
     pub warm: u64,
+    /// Zygotes that are one workspace's, or in reserve for one.
+    pub zygotes_apart: u64,
     /// No lease is taken any more.
     pub draining: bool,
 }

@@ -75,6 +75,8 @@ impl Metrics {
         gauge(&mut text, "sessions_max", "Sessions that may exist.", counts.sessions_max);
         gauge(&mut text, "calls_running", "Calls that run.", counts.running);
         gauge(&mut text, "cells_warm", "Cells ready to be leased.", counts.warm);
+        let help = "Zygotes that are one workspace's, or in reserve for one.";
+        gauge(&mut text, "workspace_zygotes", help, counts.zygotes_apart);
         gauge(&mut text, "draining", "1 while no lease is taken any more.", counts.draining.into());
         heading(&mut text, "connections_refused_total", "counter", "Connections refused at the limit.");
         line(&mut text, "connections_refused_total", "", load(&self.connections_refused));

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
             pool_max: 4,
             memory: Arc::new(Memory::new(0)),
             renewal: Renewal::default(),
+            zygotes_apart: None,
             calls: CallLimits::default(),
         };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");

@@ -117,6 +117,8 @@ pub struct Counts {
     pub ending: usize,
     /// Cells ready to be leased.
     pub warm: usize,
+    /// Zygotes that are one workspace's, or in reserve for one.
+    pub zygotes_apart: usize,
     /// No lease is taken any more.
     pub draining: bool,
 }

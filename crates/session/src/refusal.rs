@@ -1,5 +1,6 @@
 //! Why there is no session now, in words for the caller.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ringfence_interp::LeaseError;
@@ -40,13 +41,31 @@ pub(crate) fn no_share(refused: Refused, workspace: &WorkspaceId, table: &Table,
     }
 }
 
+/// Workspaces do not share zygotes, and those that there may be have sessions of other workspaces: one more is free when
+/// all sessions of one of these have ended.
+pub(crate) fn no_zygote(sets: usize, table: &Table, clock: Clock) -> Fault {
+    let now = clock.now();
+    let mut ends: HashMap<(Option<&WorkspaceId>, &str), Duration> = HashMap::new();
+    for session in table.sessions.values() {
+        let end = ends.entry((session.terms.owner.as_ref(), &session.terms.image)).or_default();
+        *end = (*end).max(session.look_again().saturating_sub(now));
+    }
+    let detail =
+        "as many workspaces have sessions as may have an interpreter of their own to start from; try again later";
+    after_waits(sets, ends.into_values().collect(), detail)
+}
+
 /// To be tried again when so many sessions, of one workspace or of all, end at the latest if nobody uses them.
 fn after_ends(ends: usize, of: Option<&WorkspaceId>, detail: &str, table: &Table, clock: Clock) -> Fault {
     let now = clock.now();
     let counted = table.sessions.values().filter(|session| of.is_none() || session.terms.owner.as_ref() == of);
-    let mut waits: Vec<Duration> = counted.map(|session| session.look_again().saturating_sub(now)).collect();
+    after_waits(ends, counted.map(|session| session.look_again().saturating_sub(now)).collect(), detail)
+}
+
+/// To be tried again after the so many-eth of these waits.
+fn after_waits(nth: usize, mut waits: Vec<Duration>, detail: &str) -> Fault {
     waits.sort_unstable();
-    let seconds = waits.get(ends.saturating_sub(1)).map_or(RETRY_AFTER_SECONDS_DEFAULT, |wait| {
+    let seconds = waits.get(nth.saturating_sub(1)).map_or(RETRY_AFTER_SECONDS_DEFAULT, |wait| {
         u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX).min(RETRY_AFTER_SECONDS_MAX)
     });
     Fault::new(FaultKind::Capacity { retry_after_seconds: seconds }, detail)

@@ -19,7 +19,7 @@ use crate::guards::{Counted, Lent, Reserved};
 use crate::images::{self, Images};
 use crate::lifetime::{Expiry, clamp};
 use crate::limits::TEARDOWN_WAIT_MAX;
-use crate::refusal::{crowded, draining, no_cell, no_memory};
+use crate::refusal::{crowded, draining, no_cell, no_memory, no_zygote};
 use crate::session::{Clock, Place, Session, Terms};
 
 /// All sessions. Clones are handles to the same ones.
@@ -79,12 +79,13 @@ impl Sessions {
     /// Leases a session. A tenant has its share and its ceiling of them. Hints never make it fail: an unknown image is the default one, times are clamped.
     ///
     /// # Errors
-    /// `Capacity` when there is no room, none for this tenant, no cell could be made, or the server shuts down; `House` when the keeper is
-    /// gone.
+    /// `Capacity` when there is no room, none for this tenant, no zygote that is this tenant's alone, no cell could be made, or
+    /// the server shuts down; `House` when the keeper is gone.
     pub async fn create(&self, lease: Lease) -> Result<Handle, Fault> {
         let inner = &self.inner;
         let place = Reserved::new(inner, lease.tenant.as_ref())?;
-        let (image, cell) = inner.lease_cell(lease.image.as_deref()).await?;
+        let workspace = lease.tenant.as_ref().map(|tenant| &tenant.workspace);
+        let (image, cell) = inner.lease_cell(lease.image.as_deref(), workspace).await?;
         let of_image = inner.interp.image_limits(image);
         let terms = Terms {
             id: SessionId::random().map_err(|error| Fault::house(error.to_string()))?,
@@ -207,6 +208,7 @@ impl Sessions {
             calls: self.inner.calls.load(Ordering::Relaxed),
             ending: table.ending,
             warm: self.inner.interp.ready(),
+            zygotes_apart: self.inner.interp.zygotes_apart(),
             draining: table.draining,
         }
     }
@@ -297,11 +299,12 @@ impl Inner {
     }
 
     /// A cell of the image that is asked for, or of the default where that cannot be had.
-    async fn lease_cell(&self, hint: Option<&str>) -> Result<(u32, Cell), Fault> {
+    async fn lease_cell(&self, hint: Option<&str>, workspace: Option<&WorkspaceId>) -> Result<(u32, Cell), Fault> {
         let image = self.images.choose(hint);
-        match self.interp.lease(image).await {
+        match self.interp.lease(image, workspace).await {
             Ok(cell) => Ok((image, cell)),
             Err(LeaseError::ShortOfMemory) => Err(no_memory(&self.table(), self.clock)),
+            Err(LeaseError::ZygotesTaken { sets }) => Err(no_zygote(sets, &self.table(), self.clock)),
             Err(error) if image == images::DEFAULT => Err(no_cell(error)),
             Err(error) => {
                 let name = self.interp.image_name(image);
@@ -309,7 +312,11 @@ impl Inner {
                 if self.images.is_news(&format!("no cell of {name}")) {
                     tracing::warn!(image = name, %error, "no cell of this image can be had: its sessions get the default one");
                 }
-                Ok((images::DEFAULT, self.interp.lease(images::DEFAULT).await.map_err(no_cell)?))
+                match self.interp.lease(images::DEFAULT, workspace).await {
+                    Ok(cell) => Ok((images::DEFAULT, cell)),
+                    Err(LeaseError::ZygotesTaken { sets }) => Err(no_zygote(sets, &self.table(), self.clock)),
+                    Err(error) => Err(no_cell(error)),
+                }
             }
         }
     }

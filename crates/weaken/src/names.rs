@@ -118,6 +118,8 @@ mitigations! {
     GuardNotDumpable = "guard_not_dumpable",
     DescriptorsOfTheGuard = "descriptors_of_the_guard",
     DescriptorsOfSessions = "descriptors_of_sessions",
+    // What keeps workspaces apart.
+    ZygotesApart = "zygotes_apart",
     // What the daemon takes from sessions.
     AnswersByNonce = "answers_by_nonce",
     OutputBytes = "output_bytes",

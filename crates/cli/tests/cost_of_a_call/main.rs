@@ -208,6 +208,7 @@ fn count(kind: &'static Kind, runs: u64) -> allocation_counter::AllocationInfo {
                 pool_max: 1,
                 memory: Arc::new(Memory::new(0)),
                 renewal: Renewal::default(),
+                zygotes_apart: None,
                 calls: calls.clone(),
             };
             let about = About { image: image.image.clone(), tier: Tier::Cell, call: calls, echo_last: false };

@@ -2,27 +2,30 @@
 //!
 //! [`brain`] decides; in here is what carries its effects out.
 
+#[cfg(test)]
+mod apart_tests;
 mod brain;
 #[cfg(test)]
 mod brain_tests;
+mod lines;
 mod renewal;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringfence_op::{ImageLimits, RootSpec};
+use ringfence_op::{ImageLimits, RootSpec, WorkspaceId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::cell::Cell;
 use crate::error::LeaseError;
 use crate::interp::Shared;
-use crate::keeper_link::{Origin, ZygoteNews};
+use crate::keeper_link::{News, Origin};
 use crate::limits::{LEASE_WAIT_MAX, OTHERS_READY_MAX};
 use crate::pipes::{Background, lock};
 use crate::worker::Worker;
-use brain::{Brain, CellId, Effect, Message, Target, Ticket};
+use brain::{Brain, CellId, Effect, Message, SetId, Target, Ticket};
 pub use renewal::Renewal;
 
 /// The pool.
@@ -42,6 +45,8 @@ pub(crate) struct PoolConfig {
     pub(crate) most: usize,
     /// When a zygote is replaced.
     pub(crate) renewal: Renewal,
+    /// How many sets of zygotes there may be that are one workspace's; `None` is one set of each image for all.
+    pub(crate) apart: Option<usize>,
 }
 
 /// How the pool stands, for whoever waits for its first cell.
@@ -61,8 +66,9 @@ struct State {
     others_ready: usize,
     cells: HashMap<CellId, Cell>,
     waiting: HashMap<Ticket, oneshot::Sender<Result<Cell, LeaseError>>>,
-    /// Of each image, what waits for its zygote's age.
-    ages: HashMap<usize, AbortHandle>,
+    /// Of each set, what waits for its zygote's age, and for a rest.
+    ages: HashMap<SetId, AbortHandle>,
+    rests: HashMap<SetId, AbortHandle>,
     last_id: u64,
     last_error: Option<LeaseError>,
 }
@@ -82,36 +88,44 @@ impl Pool {
         shared: Arc<Shared>,
         images: &[RootSpec],
         config: PoolConfig,
-        zygotes: mpsc::UnboundedReceiver<ZygoteNews>,
+        news: mpsc::UnboundedReceiver<News>,
     ) -> Arc<Self> {
-        let PoolConfig { size, most, renewal } = config;
+        let PoolConfig { size, most, renewal, apart } = config;
         let others_ready = size.min(OTHERS_READY_MAX);
         let target = |index| match index {
             0 => Target { least: size, most: most.max(size) },
             _ => Target { least: others_ready, most: others_ready },
         };
-        let targets: Vec<Target> = (0..images.len()).map(target).collect();
+        let mut brain = Brain::new(renewal, apart);
+        for (index, root) in images.iter().enumerate() {
+            brain.add(target(index), root.python.is_some());
+        }
         let state = State {
-            brain: Brain::new(renewal, &targets),
+            brain,
             images: images.iter().map(|root| Known::new(&root.image, root.python.is_some(), root.limits)).collect(),
             others_ready,
             cells: HashMap::new(),
             waiting: HashMap::new(),
             ages: HashMap::new(),
+            rests: HashMap::new(),
             last_id: 0,
             last_error: None,
         };
         let pool = Arc::new(Pool { shared, state: Mutex::new(state), ready: watch::Sender::default() });
         pool.tell(Message::Start);
-        pool.follow(zygotes);
+        pool.follow(news);
         pool
     }
 
-    /// A cell of the image: a ready one, or the next that is made.
-    pub(crate) async fn lease(self: &Arc<Self>, image: usize) -> Result<Cell, LeaseError> {
+    /// A cell of the image for this workspace: a ready one, or the next that is made.
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        image: usize,
+        workspace: Option<&WorkspaceId>,
+    ) -> Result<Cell, LeaseError> {
         let (answer, wait) = oneshot::channel();
-        let ticket = self.enqueue(image, answer);
-        let mut cancel = Cancel { pool: self, image, ticket: Some(ticket) };
+        let ticket = self.enqueue(image, workspace, answer);
+        let mut cancel = Cancel { pool: self, ticket: Some(ticket) };
         let answer = tokio::time::timeout(LEASE_WAIT_MAX, wait).await;
         if answer.is_ok() {
             cancel.ticket = None;
@@ -123,7 +137,7 @@ impl Pool {
     pub(crate) fn add_image(&self, name: &str, has_python: bool, limits: ImageLimits) -> usize {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        state.brain.add(Target { least: state.others_ready, most: state.others_ready });
+        state.brain.add(Target { least: state.others_ready, most: state.others_ready }, has_python);
         state.images.push(Known::new(name, has_python, limits));
         state.images.len() - 1
     }
@@ -151,26 +165,37 @@ impl Pool {
         self.tell(Message::Close);
     }
 
+    /// Sets of zygotes that are one workspace's, or are to be.
+    pub(crate) fn apart(&self) -> usize {
+        lock(&self.state).brain.apart()
+    }
+
     /// Whether memory is short, as far as it was looked at.
     pub(crate) fn is_short_of_memory(&self) -> bool {
         lock(&self.state).brain.is_short()
     }
 
-    /// Takes the news of zygotes to the brain, as long as there are any.
-    fn follow(self: &Arc<Self>, mut zygotes: mpsc::UnboundedReceiver<ZygoteNews>) {
+    /// Takes the keeper's news to the brain, as long as there are any.
+    fn follow(self: &Arc<Self>, mut told: mpsc::UnboundedReceiver<News>) {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
-            while let Some(news) = zygotes.recv().await {
+            while let Some(news) = told.recv().await {
                 let Some(pool) = pool.upgrade() else { return };
                 pool.tell(match news {
-                    ZygoteNews::Ready { image, zygote } => Message::TookOver { image: image as usize, zygote },
-                    ZygoteNews::NotRenewed { image, errno } => Message::NotRenewed { image: image as usize, errno },
+                    News::Ready { set, zygote } => Message::TookOver { set, zygote },
+                    News::NotRenewed { set, errno } => Message::NotRenewed { set, errno },
+                    News::Gone { set, cell } => Message::Gone { set, cell },
                 });
             }
         });
     }
 
-    fn enqueue(self: &Arc<Self>, image: usize, answer: oneshot::Sender<Result<Cell, LeaseError>>) -> Ticket {
+    fn enqueue(
+        self: &Arc<Self>,
+        image: usize,
+        workspace: Option<&WorkspaceId>,
+        answer: oneshot::Sender<Result<Cell, LeaseError>>,
+    ) -> Ticket {
         // Files are read for it: before the lock, for which every lease waits.
         let short = self.shared.memory.is_short();
         let mut guard = lock(&self.state);
@@ -179,13 +204,13 @@ impl Pool {
         let ticket = state.last_id;
         state.waiting.insert(ticket, answer);
         // A cell can die while it waits: it is looked at before it is handed out.
-        while let Some(cell) = state.brain.next_ready(image)
+        while let Some((set, cell)) = state.brain.next_ready(image, workspace)
             && state.cells.get(&cell).is_none_or(Cell::is_spoiled)
         {
-            self.step(state, Message::Spoiled { image, cell });
+            self.step(state, Message::Spoiled { set, cell });
         }
         self.tell_of_memory(state, short);
-        self.step(state, Message::Lease { image, ticket });
+        self.step(state, Message::Lease { image, workspace: workspace.cloned(), ticket });
         ticket
     }
 
@@ -221,9 +246,9 @@ impl Pool {
     fn step(self: &Arc<Self>, state: &mut State, message: Message) {
         for effect in state.brain.step(message) {
             match effect {
-                Effect::Make { image } => {
+                Effect::Make { image, set } => {
                     state.last_id += 1;
-                    tokio::spawn(Arc::clone(self).make(image, state.last_id));
+                    tokio::spawn(Arc::clone(self).make(image, set, state.last_id));
                 }
                 Effect::Hand { ticket, cell } => {
                     // A caller that left in this moment drops the cell, which destroys it.
@@ -242,31 +267,43 @@ impl Pool {
                         let _ = answer.send(Err(LeaseError::ShortOfMemory));
                     }
                 }
-                Effect::Watch { image, wait } => self.tell_after(wait, Message::Looked { image }),
-                Effect::Lull { image, wait } => self.tell_after(wait, Message::Lulled { image }),
+                Effect::RefuseFull { ticket, sets } => {
+                    if let Some(answer) = state.waiting.remove(&ticket) {
+                        let _ = answer.send(Err(LeaseError::ZygotesTaken { sets }));
+                    }
+                }
+                Effect::Watch { set, wait } => {
+                    let rest = self.after(wait, move |pool| pool.tell(Message::Looked { set }));
+                    replace(&mut state.rests, set, rest);
+                }
+                Effect::Lull { set, wait } => self.tell_after(wait, Message::Lulled { set }),
                 Effect::LookAtMemory(wait) => drop(self.after(wait, |pool| {
                     let short = pool.shared.memory.is_short();
                     pool.tell(Message::Memory { short });
                 })),
                 // Behind the destructions: the keeper takes requests in order.
-                Effect::Rest { image } => self.shared.keeper.rest(number_of(image)),
-                Effect::Renew { image } => self.shared.keeper.renew(number_of(image)),
-                Effect::RenewLater { image, errno, wait, first } => {
+                Effect::Rest { set } => self.shared.keeper.rest(set),
+                Effect::End { set } => {
+                    self.shared.keeper.rest(set);
+                    let timers = [state.ages.remove(&set), state.rests.remove(&set)];
+                    timers.into_iter().flatten().for_each(|timer| timer.abort());
+                }
+                Effect::Renew { set } => self.shared.keeper.renew(set),
+                Effect::RenewLater { set, errno, wait, first } => {
                     if first {
-                        let image = state.images.get(image).map_or("", |known| &known.name);
+                        let image = state.brain.image_of(set).and_then(|image| state.images.get(image));
+                        let image = image.map_or("", |known| &known.name);
                         tracing::warn!(
                             image,
                             errno,
                             "a zygote could not be replaced: the one before goes on, and it is tried again"
                         );
                     }
-                    self.tell_after(wait, Message::RenewAgain { image });
+                    self.tell_after(wait, Message::RenewAgain { set });
                 }
-                Effect::Age { image, zygote, wait } => {
-                    let age = self.after(wait, move |pool| pool.tell(Message::Aged { image, zygote }));
-                    if let Some(before) = state.ages.insert(image, age) {
-                        before.abort();
-                    }
+                Effect::Age { set, zygote, wait } => {
+                    let age = self.after(wait, move |pool| pool.tell(Message::Aged { set, zygote }));
+                    replace(&mut state.ages, set, age);
                 }
                 Effect::Sleep(wait) => self.tell_after(wait, Message::Woke),
             }
@@ -275,8 +312,8 @@ impl Pool {
         self.ready.send_if_modified(|readiness| std::mem::replace(&mut readiness.ready, ready) != ready);
     }
 
-    async fn make(self: Arc<Self>, image: usize, id: CellId) {
-        let made = self.make_cell(image, id).await;
+    async fn make(self: Arc<Self>, image: usize, set: SetId, id: CellId) {
+        let made = self.make_cell(image, set, id).await;
         let short = self.shared.memory.is_short();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -284,20 +321,20 @@ impl Pool {
             Ok((cell, origin)) => {
                 state.cells.insert(id, cell);
                 self.tell_of_memory(state, short);
-                self.step(state, Message::Made { image, cell: id, origin });
+                self.step(state, Message::Made { set, cell: id, origin });
             }
             Err(error) => {
                 tracing::warn!(%error, source = std::error::Error::source(&error).map(tracing::field::display), "a cell could not be made");
                 state.last_error = Some(error);
-                self.step(state, Message::Failed { image });
+                self.step(state, Message::Failed { set });
                 self.ready.send_modify(|readiness| readiness.failures += 1);
             }
         }
     }
 
-    async fn make_cell(&self, image: usize, id: CellId) -> Result<(Cell, Origin), LeaseError> {
+    async fn make_cell(&self, image: usize, set: SetId, id: CellId) -> Result<(Cell, Origin), LeaseError> {
         let keeper = &self.shared.keeper;
-        let made = keeper.make(id, number_of(image)).await?;
+        let made = keeper.make(id, number_of(image), set).await?;
         // From here on the cell exists: whatever fails, it is destroyed.
         let guard = Unmade { pool: self, id, armed: true };
         let background = Background::new();
@@ -320,6 +357,13 @@ impl Known {
     }
 }
 
+/// A timer in the place of the one before.
+fn replace(timers: &mut HashMap<SetId, AbortHandle>, set: SetId, timer: AbortHandle) {
+    if let Some(before) = timers.insert(set, timer) {
+        before.abort();
+    }
+}
+
 /// An image's index as the keeper takes it.
 fn number_of(image: usize) -> u32 {
     u32::try_from(image).unwrap_or(u32::MAX)
@@ -328,7 +372,6 @@ fn number_of(image: usize) -> u32 {
 /// A caller that waits; when it leaves, it is taken off the list.
 struct Cancel<'a> {
     pool: &'a Arc<Pool>,
-    image: usize,
     ticket: Option<Ticket>,
 }
 
@@ -337,7 +380,7 @@ impl Drop for Cancel<'_> {
         if let Some(ticket) = self.ticket {
             let mut guard = lock(&self.pool.state);
             guard.waiting.remove(&ticket);
-            self.pool.step(&mut guard, Message::Cancel { image: self.image, ticket });
+            self.pool.step(&mut guard, Message::Cancel { ticket });
         }
     }
 }

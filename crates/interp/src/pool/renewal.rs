@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::keeper_link::Origin;
 use crate::limits::{RENEW_BACKOFF_MAX, RENEW_BACKOFF_MIN};
 
-/// When the zygote of an image is replaced by a new one, which has another address layout. The default is never.
+/// When the zygote of a set is replaced by a new one, which has another address layout. The default is never.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Renewal {
     /// Once it has forked so many interpreters.
@@ -18,7 +18,7 @@ pub struct Renewal {
     pub age_max: Option<Duration>,
 }
 
-/// The zygote of an image that forks now.
+/// The zygote of a set that forks now.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     /// Its number; 0 is none yet.
@@ -95,7 +95,7 @@ impl Current {
         self.pausing = false;
     }
 
-    /// The image is not wanted: whatever was asked for need not be answered.
+    /// The set is not wanted: whatever was asked for need not be answered.
     pub(super) fn rest(&mut self) {
         self.renewing = false;
     }

@@ -11,19 +11,22 @@ use ringfence_sys::signal;
 use ringfence_weaken::{Mitigation, holds};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::keeper::{Image, Keeper};
+use super::keeper::Keeper;
 use super::remains;
+use super::zygote::Running;
 use crate::guard::GuardLink;
 use crate::keeper::cells::wait_report;
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_END_WAIT_MAX, MESSAGES_PER_TURN_MAX, PROCESSES_OF_OTHERS};
 use crate::plan;
+use crate::sets::Set;
 use crate::step::StepName;
 use crate::steps::Failure;
 use crate::zygote::blocking_pair;
 
 /// A session that lives, or is being taken down.
 pub(super) struct Cell {
-    pub(super) image: usize,
+    /// The set of zygotes that it is of.
+    pub(super) set: u32,
     pub(super) id: u32,
     /// The guard.
     pub(super) pid: u32,
@@ -69,29 +72,34 @@ pub(super) fn resource_limits(limits: &CellLimits, own_ids: bool) -> Vec<(u32, u
 }
 
 impl Keeper {
-    /// A session is made as soon as a zygote of its image forks.
-    pub(super) fn ask_for_cell(&mut self, number: u64, image: usize) {
-        let known = self.cells.contains_key(&number) || self.images.iter().any(|image| waits(image, number));
-        let refused = match self.images.get_mut(image) {
-            _ if known => Some(Failure { step: StepName::Number, errno: libc::EEXIST }),
-            None => Some(Failure { step: StepName::Image, errno: libc::ENOENT }),
-            Some(image) => {
-                let full = Failure { step: StepName::ZygoteReady, errno: libc::EAGAIN };
-                image.zygotes.wait(number).err().map(|_| full)
-            }
-        };
-        if let Some(failure) = refused {
+    /// A session is made as soon as a zygote of its set forks.
+    pub(super) fn ask_for_cell(&mut self, number: u64, image: usize, set: u32) {
+        if let Err(failure) = self.try_ask_for_cell(number, image, set) {
             self.refuse_cell(number, failure);
         }
     }
 
-    /// Makes sessions of images whose zygote forks, so many that the others are looked at in between.
+    fn try_ask_for_cell(&mut self, number: u64, image: usize, set: u32) -> Result<(), Failure> {
+        let failure = |step, errno| Failure { step, errno };
+        let waits = |set: &Set<Running, u64>| set.zygotes.waiting().any(|one| *one == number);
+        if self.cells.contains_key(&number) || self.sets.iter().any(|(_, set)| waits(set)) {
+            return Err(failure(StepName::Number, libc::EEXIST));
+        }
+        if image >= self.images.len() {
+            return Err(failure(StepName::Image, libc::ENOENT));
+        }
+        self.wake_zygote(set, image)?;
+        let full = failure(StepName::ZygoteReady, libc::EAGAIN);
+        self.sets.get_mut(set).ok_or(full)?.wait(number).map_err(|_| full)
+    }
+
+    /// Makes sessions of sets whose zygote forks, so many that the others are looked at in between.
     pub(super) fn make_waiting_cells(&mut self) {
-        for index in 0..self.images.len() {
+        for set in self.sets.numbers() {
             for _ in 0..MESSAGES_PER_TURN_MAX {
-                let next = self.images.get_mut(index).and_then(|image| image.zygotes.next_waiting());
+                let next = self.sets.get_mut(set).and_then(|zygotes| zygotes.next_waiting());
                 let Some((_, number)) = next else { break };
-                if !self.make_cell(number, index) {
+                if !self.make_cell(number, set) {
                     break;
                 }
             }
@@ -99,12 +107,12 @@ impl Keeper {
     }
 
     /// A zygote has ended, or could not be started.
-    pub(super) fn refuse_who_waits_in_vain(&mut self, index: usize) {
-        let waited = self.images.get_mut(index).map(|image| image.zygotes.give_up()).unwrap_or_default();
+    pub(super) fn refuse_who_waits_in_vain(&mut self, set: u32) {
+        let waited = self.sets.get_mut(set).map(|zygotes| zygotes.give_up()).unwrap_or_default();
         for number in waited {
             self.refuse_cell(number, Failure { step: StepName::ZygoteReady, errno: libc::ECHILD });
         }
-        self.rest_zygote(index);
+        self.rest_zygote(set);
     }
 
     fn refuse_cell(&mut self, number: u64, Failure { step, errno }: Failure) {
@@ -112,8 +120,8 @@ impl Keeper {
     }
 
     /// Whether the zygote took the order; if not, it is about to be seen to be dead, and the session waits for another.
-    fn make_cell(&mut self, number: u64, image: usize) -> bool {
-        match self.try_make_cell(number, image) {
+    fn make_cell(&mut self, number: u64, set: u32) -> bool {
+        match self.try_make_cell(number, set) {
             Ok(made) => {
                 let message = FromKeeper::CellMade { cell: number, owner_id: made.cell.id, meters: Meters::default() };
                 self.guards.insert(made.cell.pid, number);
@@ -122,8 +130,8 @@ impl Keeper {
             }
             // The link was closed, or closed with the order unread.
             Err(Failure { step: StepName::Guard, errno: libc::EPIPE | libc::ECONNRESET }) => {
-                if let Some(image) = self.images.get_mut(image) {
-                    image.zygotes.wait_on(number);
+                if let Some(zygotes) = self.sets.get_mut(set) {
+                    zygotes.wait_on(number);
                 }
                 return false;
             }
@@ -132,7 +140,7 @@ impl Keeper {
         true
     }
 
-    fn try_make_cell(&mut self, number: u64, image: usize) -> Result<Made, Failure> {
+    fn try_make_cell(&mut self, number: u64, set: u32) -> Result<Made, Failure> {
         let failure = |step, errno| Failure { step, errno };
         let id = self.ids.take().ok_or(failure(StepName::Id, libc::EAGAIN))?;
         if self.who.sessions.is_some() {
@@ -140,7 +148,7 @@ impl Keeper {
             remains::remove_shared_memory(id);
         }
         let mut folder = None;
-        let made = self.populate(number, image, id, &mut folder);
+        let made = self.populate(number, set, id, &mut folder);
         if made.is_err() && !self.cells.contains_key(&number) {
             // Nothing runs under it.
             self.ids.give_back(id);
@@ -151,15 +159,10 @@ impl Keeper {
         made
     }
 
-    fn populate(
-        &mut self,
-        number: u64,
-        image_index: usize,
-        id: u32,
-        folder: &mut Option<PathBuf>,
-    ) -> Result<Made, Failure> {
+    fn populate(&mut self, number: u64, set: u32, id: u32, folder: &mut Option<PathBuf>) -> Result<Made, Failure> {
         let at = |step| move |error: io::Error| Failure::new(step, &error);
-        let image = self.images.get_mut(image_index).ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
+        let image = self.sets.image_of(set).and_then(|image| self.images.get(image));
+        let image = image.ok_or(Failure { step: StepName::Image, errno: libc::ENOENT })?;
         let folders = self.place.session(id, &image.view.tmp_links).map_err(at(StepName::Folders))?;
         *folder = Some(folders.root.clone());
         let domains = match &image.rules {
@@ -184,13 +187,14 @@ impl Keeper {
             domains.0.as_fd(),
             domains.1.as_fd(),
         ];
-        let zygote = image.zygotes.forking().ok_or(Failure { step: StepName::Guard, errno: libc::EAGAIN })?;
+        let zygote = self.sets.get_mut(set).and_then(|zygotes| zygotes.forking());
+        let zygote = zygote.ok_or(Failure { step: StepName::Guard, errno: libc::EAGAIN })?;
         let pid = zygote.process.fork(number, id, &fds, &mut self.told).map_err(at(StepName::Guard))?;
         zygote.forks = zygote.forks.saturating_add(1);
         let forked_by = (zygote.serial, zygote.forks);
         drop(report_of_guard);
         let mut cell = Cell {
-            image: image_index,
+            set,
             id,
             pid,
             guard: GuardLink::new(orders),
@@ -232,8 +236,10 @@ impl Keeper {
 
     /// A session that may still wait is not wanted any more.
     fn withdraw(&mut self, number: u64) {
-        if let Some(index) = self.images.iter_mut().position(|image| image.zygotes.withdraw(&number)) {
-            self.rest_zygote(index);
+        for set in self.sets.numbers() {
+            if self.sets.get_mut(set).is_some_and(|zygotes| zygotes.withdraw(&number)) {
+                self.rest_zygote(set);
+            }
         }
     }
 
@@ -268,7 +274,7 @@ impl Keeper {
         if cell.state != State::Unborn {
             self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
         }
-        self.rest_zygote(cell.image);
+        self.rest_zygote(cell.set);
     }
 
     /// Kills guards that have not ended in time.
@@ -281,10 +287,6 @@ impl Keeper {
             }
         }
     }
-}
-
-fn waits(image: &Image, number: u64) -> bool {
-    image.zygotes.waiting().any(|one| *one == number)
 }
 
 fn copy(fd: &OwnedFd) -> Result<OwnedFd, Failure> {

@@ -33,7 +33,7 @@ impl Keeper {
     /// Kills whatever descends from this process by way of a child that it does not know: what a guard that did not end as
     /// it should has left. Not by the session's id, which another server on this machine may have given away as well.
     pub(super) fn kill_orphans(&mut self) {
-        let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().map(|zygote| zygote.process.child.pid));
+        let zygotes = self.sets.zygotes().map(|(_, zygote)| zygote.process.child.pid);
         let known: HashSet<u32> = zygotes.chain(self.guards.keys().copied()).collect();
         for _ in 0..ORPHAN_ROUNDS_MAX {
             if !kill_orphans(&known) {

@@ -23,11 +23,11 @@ use super::view::View;
 use super::zygote::{Running, Starter};
 use crate::config::KeeperConfig;
 use crate::failure::{At, SetupFailure};
-use crate::generations::Generations;
 use crate::ids::Ids;
 use crate::keeper::outbox::Outbox;
 use crate::limits::TRASH_STEP_MAX;
 use crate::seccomp::{self, Surroundings};
+use crate::sets::Sets;
 use crate::step::StepName;
 use crate::wait::until;
 
@@ -37,8 +37,6 @@ pub(super) struct Image {
     pub(super) view: View,
     /// None in the tier `none`.
     pub(super) rules: Option<Rules>,
-    /// Sessions that were asked for wait for them, by the daemon's number.
-    pub(super) zygotes: Generations<Running, u64>,
 }
 
 pub(super) struct Keeper {
@@ -48,6 +46,8 @@ pub(super) struct Keeper {
     children: OwnedFd,
     pub(super) null: OwnedFd,
     pub(super) images: Vec<Image>,
+    /// Sessions that were asked for wait for them, by the daemon's number.
+    pub(super) sets: Sets<Running, u64>,
     pub(super) starter: Starter,
     /// Counts zygotes, so that no number comes twice.
     pub(super) zygotes_started: u32,
@@ -87,7 +87,7 @@ impl Keeper {
             }
             let view = View::make(&spec, place.own(&format!("image-{index}")))?;
             let rules = if secured { Some(Rules::new(&view.seen(), own_ids)?) } else { None };
-            images.push(Image { spec, view, rules, zygotes: Generations::resting() });
+            images.push(Image { spec, view, rules });
         }
         let trash = place.own("trash");
         let trash = Trash::new(trash.clone()).at(StepName::Folders, || trash.display().to_string())?;
@@ -99,6 +99,7 @@ impl Keeper {
             children,
             null,
             images,
+            sets: Sets::new(),
             starter,
             zygotes_started: 0,
             who,
@@ -142,8 +143,8 @@ impl Keeper {
             signal::drain(&self.children);
             self.reap()?;
         }
-        for (index, serial) in events.zygotes {
-            self.hear_zygote(index, serial);
+        for (set, serial) in events.zygotes {
+            self.hear_zygote(set, serial);
         }
         self.take_early_deaths();
         for number in events.guards {
@@ -168,11 +169,9 @@ impl Keeper {
             fds.len() - 1
         });
         let mut zygotes = Vec::new();
-        for (index, image) in self.images.iter().enumerate() {
-            for zygote in image.zygotes.iter() {
-                fds.push(PollFd::new(&zygote.process.link, PollFlags::IN));
-                zygotes.push((fds.len() - 1, (index, zygote.serial)));
-            }
+        for (set, zygote) in self.sets.zygotes() {
+            fds.push(PollFd::new(&zygote.process.link, PollFlags::IN));
+            zygotes.push((fds.len() - 1, (set, zygote.serial)));
         }
         let mut guards = Vec::new();
         for (number, cell) in &self.cells {
@@ -197,10 +196,10 @@ impl Keeper {
     /// When the loop must run again even if nothing happens.
     fn next_deadline(&self) -> Option<Instant> {
         let margin = Duration::from_millis(1);
-        let work = !self.trash.is_empty() || self.images.iter().any(|image| image.zygotes.has_work());
+        let work = !self.trash.is_empty() || self.sets.iter().any(|(_, set)| set.zygotes.has_work());
         let work = work.then(Instant::now);
         let guards = self.cells.values().filter(|cell| cell.state != State::Dead).filter_map(|cell| cell.end_until);
-        let zygotes = self.images.iter().filter_map(|image| image.zygotes.deadline());
+        let zygotes = self.sets.iter().filter_map(|(_, set)| set.zygotes.deadline());
         work.into_iter().chain(guards.chain(zygotes).map(|at| at + margin)).min()
     }
 
@@ -215,14 +214,11 @@ impl Keeper {
 
     fn request(&mut self, message: ToKeeper, fds: &[OwnedFd]) {
         match message {
-            ToKeeper::MakeCell { cell, image } => {
-                self.wake_zygote(image as usize);
-                self.ask_for_cell(cell, image as usize);
-            }
+            ToKeeper::MakeCell { cell, image, set } => self.ask_for_cell(cell, image as usize, set),
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
-            ToKeeper::RestZygote { image } => self.tire_zygote(image as usize),
-            ToKeeper::RenewZygote { image } => self.renew_zygote(image),
+            ToKeeper::RestZygote { set } => self.tire_zygote(set),
+            ToKeeper::RenewZygote { set } => self.renew_zygote(set),
         }
     }
 
@@ -239,8 +235,8 @@ impl Keeper {
     }
 
     fn child_ended(&mut self, ended: Ended) -> Result<(), SetupFailure> {
-        if let Some((index, serial)) = self.zygote_of(ended.pid) {
-            self.zygote_ended(index, serial)?;
+        if let Some((set, serial)) = self.zygote_of(ended.pid) {
+            self.zygote_ended(set, serial)?;
         } else if self.guards.contains_key(&ended.pid) {
             self.guard_ended(ended.pid, ended.status);
         } else {
@@ -257,7 +253,7 @@ impl Keeper {
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        if self.ready || !self.images.iter().all(|image| image.zygotes.is_settled()) {
+        if self.ready || !self.sets.iter().all(|(_, set)| set.zygotes.is_settled()) {
             return Ok(());
         }
         self.ready = true;
@@ -280,10 +276,8 @@ impl Keeper {
         for cell in self.cells.values_mut() {
             cell.guard.close();
         }
-        for image in &mut self.images {
-            // Guards outlive their zygote, and come to us.
-            image.zygotes = Generations::resting();
-        }
+        // Guards outlive their zygote, and come to us.
+        self.sets = Sets::new();
         end_children(&self.children);
         self.place.remove();
     }
@@ -294,7 +288,7 @@ struct Events {
     life: bool,
     children: bool,
     daemon: bool,
-    /// The image, and the zygote's number.
-    zygotes: Vec<(usize, u32)>,
+    /// The set, and the zygote's number.
+    zygotes: Vec<(u32, u32)>,
     guards: Vec<u64>,
 }

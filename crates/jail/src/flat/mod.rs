@@ -9,7 +9,7 @@
 //! ```text
 //! warden              adopts every orphan; when the keeper ends it kills what is left, and removes the folders
 //!   keeper            makes folders, rules and guards
-//!     zygote <image>  Python of that image, started from the machine's own disk
+//!     zygote <set>    Python of that set's image, started from the machine's own disk
 //!       guard         one for each session (`guard.py`): init and zygote in one
 //!         worker      the interpreter
 //!         sh ...      shell commands

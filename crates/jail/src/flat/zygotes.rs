@@ -15,69 +15,80 @@ use crate::step::StepName;
 use crate::steps::Failure;
 use crate::zygote;
 
+/// The set whose zygote is there from the start.
+const FIRST_SET: u32 = 0;
+
 impl Keeper {
-    /// Starts the zygote of the first image; those of the others rest.
+    /// Starts the zygote of the first image.
     pub(super) fn start_first(&mut self) -> Result<(), SetupFailure> {
-        let process = self.start_zygote(0).map_err(|failure| SetupFailure {
+        let started = self.sets.wake(FIRST_SET, 0).and_then(|_| self.start_zygote(FIRST_SET));
+        let process = started.map_err(|failure| SetupFailure {
             step: StepName::StartZygote,
             errno: failure.errno,
-            detail: format!("image {}: {}", self.image_name(0), failure.step),
+            detail: format!("image {}: {}", self.image_name(FIRST_SET), failure.step),
         })?;
-        self.zygote_started(0, Some(process));
+        self.zygote_started(FIRST_SET, Some(process));
         Ok(())
     }
 
-    /// A session of the image is asked for: its zygote is started if it rests.
-    pub(super) fn wake_zygote(&mut self, index: usize) {
-        if self.images.get_mut(index).is_some_and(|image| image.zygotes.wake()) {
-            self.start_current(index);
+    /// A session of the set is asked for: its zygote is started if it does not run.
+    pub(super) fn wake_zygote(&mut self, set: u32, image: usize) -> Result<(), Failure> {
+        if self.sets.wake(set, image)? {
+            self.start_current(set);
         }
+        Ok(())
     }
 
-    /// Nobody has wanted the image for a while: its zygote gives its memory back.
-    pub(super) fn tire_zygote(&mut self, index: usize) {
-        if let Some(image) = self.images.get_mut(index) {
-            image.zygotes.tire();
+    /// Nobody has wanted the set for a while: its zygote gives its memory back.
+    pub(super) fn tire_zygote(&mut self, set: u32) {
+        if let Some(zygotes) = self.sets.get_mut(set) {
+            zygotes.tire();
         }
-        self.rest_zygote(index);
+        self.rest_zygote(set);
     }
 
-    /// Ends the zygotes of an image that is tired, unless a session of it lives or is waited for.
-    pub(super) fn rest_zygote(&mut self, index: usize) {
-        let Some(image) = self.images.get_mut(index) else { return };
-        if self.cells.values().any(|cell| cell.image == index) || image.zygotes.waiting().next().is_some() {
+    /// Ends the zygotes of a set that is tired, unless a session of it lives or is waited for.
+    pub(super) fn rest_zygote(&mut self, set: u32) {
+        let waited_for = self.sets.get(set).is_some_and(|zygotes| zygotes.waiting().next().is_some());
+        if waited_for || self.cells.values().any(|cell| cell.set == set) {
             return;
         }
-        let Some((ended, _)) = image.zygotes.rest() else { return };
+        let Some((ended, _)) = self.sets.rest(set) else { return };
         for zygote in ended {
             // It ends with its link, and is reaped as a child that nobody knows any more.
             self.trash.take(&zygote.process.folder);
         }
     }
 
-    /// Another zygote of the image is asked for.
-    pub(super) fn renew_zygote(&mut self, number: u32) {
-        let index = number as usize;
-        let renewal = self.images.get_mut(index).map_or(Renewal::Refuse, |image| image.zygotes.renew());
+    /// Another zygote of the set is asked for.
+    pub(super) fn renew_zygote(&mut self, set: u32) {
+        let renewal = self.sets.get_mut(set).map_or(Renewal::Refuse, |zygotes| zygotes.renew());
         let started = match renewal {
             Renewal::Wait => return,
-            Renewal::Start => self.start_zygote(index),
+            Renewal::Start => self.start_zygote(set),
             Renewal::Refuse => Err(Failure { step: StepName::StartZygote, errno: libc::ESRCH }),
         };
         let serial = self.next_serial();
-        let Some(image) = self.images.get_mut(index) else { return };
+        let zygotes = self.sets.get_mut(set);
         match started {
-            Ok(process) => image.zygotes.followed(serial, process, Instant::now()),
+            Ok(process) => {
+                if let Some(zygotes) = zygotes {
+                    zygotes.followed(serial, process, Instant::now());
+                }
+            }
             Err(Failure { errno, .. }) => {
-                image.zygotes.not_followed();
-                self.outbox.push(FromKeeper::ZygoteNotRenewed { image: number, errno }, Vec::new());
+                if let Some(zygotes) = zygotes {
+                    zygotes.not_followed();
+                }
+                self.outbox.push(FromKeeper::ZygoteNotRenewed { set, errno }, Vec::new());
             }
         }
     }
 
-    fn start_zygote(&mut self, index: usize) -> Result<Running, Failure> {
+    fn start_zygote(&mut self, set: u32) -> Result<Running, Failure> {
         let nowhere = Failure { step: StepName::Image, errno: libc::ENOENT };
-        let Image { spec, view, .. } = self.images.get(index).ok_or(nowhere)?;
+        let image = self.sets.image_of(set).and_then(|image| self.images.get(image));
+        let Image { spec, view, .. } = image.ok_or(nowhere)?;
         let own = self.place.session(self.who.keeper, &view.tmp_links);
         let own = own.map_err(|error| Failure::new(StepName::Folders, &error))?;
         let started = Running::start(&self.single, &self.null, &self.starter, view, spec, &own);
@@ -85,17 +96,17 @@ impl Keeper {
     }
 
     /// A start that fails is tried again by `tend_zygotes`; who has waited for it may be refused.
-    fn start_current(&mut self, index: usize) {
-        let process = self.start_zygote(index).ok();
-        self.zygote_started(index, process);
+    fn start_current(&mut self, set: u32) {
+        let process = self.start_zygote(set).ok();
+        self.zygote_started(set, process);
     }
 
-    fn zygote_started(&mut self, index: usize, process: Option<Running>) {
+    fn zygote_started(&mut self, set: u32, process: Option<Running>) {
         let serial = self.next_serial();
-        if let Some(image) = self.images.get_mut(index) {
-            image.zygotes.started(serial, process, Instant::now());
+        if let Some(zygotes) = self.sets.get_mut(set) {
+            zygotes.started(serial, process, Instant::now());
         }
-        self.refuse_who_waits_in_vain(index);
+        self.refuse_who_waits_in_vain(set);
     }
 
     fn next_serial(&mut self) -> u32 {
@@ -103,24 +114,22 @@ impl Keeper {
         self.zygotes_started
     }
 
-    /// Whose zygote a process is: the image, and its number.
-    pub(super) fn zygote_of(&self, pid: u32) -> Option<(usize, u32)> {
-        self.images.iter().enumerate().find_map(|(index, image)| {
-            let found = image.zygotes.iter().find(|zygote| zygote.process.child.pid == pid);
-            found.map(|zygote| (index, zygote.serial))
-        })
+    /// Whose zygote a process is: the set, and its number.
+    pub(super) fn zygote_of(&self, pid: u32) -> Option<(u32, u32)> {
+        let found = self.sets.zygotes().find(|(_, zygote)| zygote.process.child.pid == pid);
+        found.map(|(set, zygote)| (set, zygote.serial))
     }
 
     /// Takes what a zygote says.
-    pub(super) fn hear_zygote(&mut self, index: usize, serial: u32) {
+    pub(super) fn hear_zygote(&mut self, set: u32, serial: u32) {
         for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(image) = self.images.get_mut(index) else { return };
-            let Some(zygote) = image.zygotes.find(serial) else { return };
+            let Some(zygotes) = self.sets.get_mut(set) else { return };
+            let Some(zygote) = zygotes.find(serial) else { return };
             match zygote.process.hear() {
                 Ok(None) => return,
                 Ok(Some(FromZygote::Ready)) => {
-                    if image.zygotes.ready(serial, Instant::now()) && self.ready {
-                        let message = FromKeeper::ZygoteReady { image: index as u32, zygote: serial };
+                    if zygotes.ready(serial, Instant::now()) && self.ready {
+                        let message = FromKeeper::ZygoteReady { set, zygote: serial };
                         self.outbox.push(message, Vec::new());
                     }
                 }
@@ -138,28 +147,28 @@ impl Keeper {
 
     /// A zygote has been reaped; the guards that it has forked come to this process. Before the first `Ready` that is
     /// the end of the keeper.
-    pub(super) fn zygote_ended(&mut self, index: usize, serial: u32) -> Result<(), SetupFailure> {
+    pub(super) fn zygote_ended(&mut self, set: u32, serial: u32) -> Result<(), SetupFailure> {
         if !self.ready {
-            let detail = self.image_name(index);
+            let detail = self.image_name(set);
             return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ECHILD, detail });
         }
         // What it still said: a guard whose end is not heard of would never be forgotten.
-        while let Some(zygote) = self.images.get_mut(index).and_then(|image| image.zygotes.find(serial)) {
+        while let Some(zygote) = self.sets.get_mut(set).and_then(|zygotes| zygotes.find(serial)) {
             match zygote.process.hear() {
                 Ok(Some(FromZygote::Died { pid, status })) => self.guard_ended(pid, status),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }
         }
-        let Some(image) = self.images.get_mut(index) else { return Ok(()) };
-        let ended = image.zygotes.ended(serial);
-        if image.zygotes.take_refusal() {
-            self.outbox.push(FromKeeper::ZygoteNotRenewed { image: index as u32, errno: 0 }, Vec::new());
+        let Some(zygotes) = self.sets.get_mut(set) else { return Ok(()) };
+        let ended = zygotes.ended(serial);
+        if zygotes.take_refusal() {
+            self.outbox.push(FromKeeper::ZygoteNotRenewed { set, errno: 0 }, Vec::new());
         }
         if let Some(zygote) = ended {
             self.trash.take(&zygote.process.folder);
         }
-        self.refuse_who_waits_in_vain(index);
+        self.refuse_who_waits_in_vain(set);
         Ok(())
     }
 
@@ -167,20 +176,22 @@ impl Keeper {
     /// needed any more to leave.
     pub(super) fn tend_zygotes(&mut self) -> Result<(), SetupFailure> {
         let now = Instant::now();
-        for index in 0..self.images.len() {
-            let Some(image) = self.images.get_mut(index) else { continue };
-            for process in image.zygotes.dismiss() {
+        for set in self.sets.numbers() {
+            let image = self.sets.image_of(set);
+            let Some(zygotes) = self.sets.get_mut(set) else { continue };
+            for process in zygotes.dismiss() {
                 zygote::dismiss(&process.link);
             }
-            for zygote in image.zygotes.overdue(now) {
+            for zygote in zygotes.overdue(now) {
                 if !self.ready {
-                    let detail = image.spec.image.clone();
+                    let image = image.and_then(|image| self.images.get(image));
+                    let detail = image.map(|image| image.spec.image.clone()).unwrap_or_default();
                     return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail });
                 }
                 let _ = signal::send(zygote.process.child.pid.cast_signed(), libc::SIGKILL);
             }
-            if image.zygotes.is_due(now) {
-                self.start_current(index);
+            if zygotes.is_due(now) {
+                self.start_current(set);
             }
         }
         Ok(())
@@ -188,14 +199,18 @@ impl Keeper {
 
     /// Tells the daemon which zygotes fork, once it hears.
     pub(super) fn say_which_zygotes_fork(&mut self) {
-        for (index, image) in self.images.iter().enumerate() {
-            if let Some(zygote) = image.zygotes.forking_serial() {
-                self.outbox.push(FromKeeper::ZygoteReady { image: index as u32, zygote }, Vec::new());
+        for (set, zygotes) in self.sets.iter() {
+            if let Some(zygote) = zygotes.zygotes.forking_serial() {
+                self.outbox.push(FromKeeper::ZygoteReady { set, zygote }, Vec::new());
             }
         }
     }
 
-    fn image_name(&self, index: usize) -> String {
-        self.images.get(index).map(|image| image.spec.image.clone()).unwrap_or_default()
+    fn image_name(&self, set: u32) -> String {
+        self.sets
+            .image_of(set)
+            .and_then(|image| self.images.get(image))
+            .map(|image| image.spec.image.clone())
+            .unwrap_or_default()
     }
 }

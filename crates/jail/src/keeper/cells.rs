@@ -27,7 +27,8 @@ use crate::warden::kinds;
 
 /// A cell that lives, or is being taken down.
 pub(super) struct Cell {
-    pub(super) image: usize,
+    /// The set of zygotes that its interpreters are of.
+    pub(super) set: u32,
     pub(super) owner_id: u32,
     pub(super) init: Child,
     pub(super) group: Option<String>,
@@ -81,8 +82,8 @@ pub(super) fn environment(spec: &RootSpec) -> Result<Strings, NulError> {
 }
 
 impl Keeper {
-    pub(super) fn make_cell(&mut self, number: u64, image: u32) {
-        match self.try_make_cell(number, image) {
+    pub(super) fn make_cell(&mut self, number: u64, image: u32, set: u32) {
+        match self.try_make_cell(number, image, set) {
             Ok(made) => {
                 let (meters, files) = made.meters;
                 let message = FromKeeper::CellMade { cell: number, owner_id: made.cell.owner_id, meters };
@@ -97,7 +98,7 @@ impl Keeper {
         }
     }
 
-    fn try_make_cell(&mut self, number: u64, image: u32) -> Result<Made, Failure> {
+    fn try_make_cell(&mut self, number: u64, image: u32, set: u32) -> Result<Made, Failure> {
         let failure = |step, errno: Errno| Failure { step, errno: errno.raw_os_error() };
         if self.cells.contains_key(&number) {
             return Err(failure(StepName::Number, Errno::EXIST));
@@ -106,12 +107,13 @@ impl Keeper {
         if image >= self.images.len() {
             return Err(failure(StepName::Image, Errno::NOENT));
         }
+        self.wake_zygote(set, image)?;
         let owner_id = self.ids.take().ok_or(failure(StepName::Id, Errno::AGAIN))?;
         let group = self.groups.as_ref().map(|_| {
             self.groups_made += 1;
             format!("cell-{}", self.groups_made)
         });
-        let made = self.populate(image, owner_id, group.clone());
+        let made = self.populate(image, set, owner_id, group.clone());
         if made.is_err() {
             // Whatever there was is dead and reaped; what may be left of it is its cgroup.
             match group {
@@ -122,7 +124,7 @@ impl Keeper {
         made
     }
 
-    fn populate(&self, image_index: usize, owner_id: u32, group: Option<String>) -> Result<Made, Failure> {
+    fn populate(&self, image_index: usize, set: u32, owner_id: u32, group: Option<String>) -> Result<Made, Failure> {
         let at = |step| move |error: io::Error| Failure::new(step, &error);
         let mut doors = Vec::new();
         if let (Some(groups), Some(name)) = (&self.groups, &group) {
@@ -144,7 +146,7 @@ impl Keeper {
         };
         match finish() {
             Ok((workspace, meters)) => {
-                let cell = Cell { image: image_index, owner_id, init, group, state: State::Live };
+                let cell = Cell { set, owner_id, init, group, state: State::Live };
                 Ok(Made { cell, control, workspace, meters })
             }
             Err(failure) => {
@@ -279,7 +281,7 @@ impl Keeper {
             Then::Gone(number) => {
                 if let Some(cell) = self.cells.remove(&number) {
                     self.ids.give_back(cell.owner_id);
-                    self.rest_zygote(cell.image);
+                    self.rest_zygote(cell.set);
                 }
                 self.outbox.push(FromKeeper::CellGone { cell: number }, Vec::new());
             }

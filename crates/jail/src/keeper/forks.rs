@@ -10,7 +10,7 @@ use ringfence_sys::{packet, signal};
 
 use super::Keeper;
 use super::cells::State;
-use super::zygote::{ORPHANS, Zygotes, find};
+use super::zygote::{ORPHANS, find};
 use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::plan::CELL_ID;
 use crate::zygote::{self, WORKER_FDS};
@@ -23,15 +23,15 @@ pub(super) struct Fork {
 
 impl Keeper {
     pub(super) fn spawn_worker(&mut self, cell: u64, fds: Vec<OwnedFd>) {
-        let image = self.cells.get(&cell).filter(|cell| cell.state == State::Live).map(|cell| cell.image);
-        let zygotes = image.and_then(|index| self.zygotes_mut(index));
+        let set = self.cells.get(&cell).filter(|cell| cell.state == State::Live).map(|cell| cell.set);
+        let zygotes = set.and_then(|set| self.sets.get_mut(set));
         let errno = match zygotes {
             None => 0,
             Some(_) if fds.len() != WORKER_FDS => libc::EINVAL,
             Some(zygotes) => match zygotes.wait(Fork { cell, fds }) {
                 Ok(()) => {
-                    if let Some(index) = image {
-                        self.send_forks(index);
+                    if let Some(set) = set {
+                        self.send_forks(set);
                     }
                     return;
                 }
@@ -42,16 +42,16 @@ impl Keeper {
     }
 
     /// Sends what is queued, as far as a zygote is ready and its socket has room.
-    fn send_forks(&mut self, index: usize) {
-        while let Some((serial, fork)) = self.zygotes_mut(index).and_then(Zygotes::next_waiting) {
-            match self.send_fork(index, serial, &fork) {
+    fn send_forks(&mut self, set: u32) {
+        while let Some((serial, fork)) = self.sets.get_mut(set).and_then(|zygotes| zygotes.next_waiting()) {
+            match self.send_fork(set, serial, &fork) {
                 Ok(()) => {
-                    if let Some(zygote) = find(self.zygotes_mut(index), serial) {
+                    if let Some(zygote) = find(self.sets.get_mut(set), serial) {
                         zygote.in_flight.push(fork.cell);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Some(zygotes) = self.zygotes_mut(index) {
+                    if let Some(zygotes) = self.sets.get_mut(set) {
                         zygotes.wait_on(fork);
                     }
                     return;
@@ -64,10 +64,10 @@ impl Keeper {
         }
     }
 
-    fn send_fork(&self, index: usize, serial: u32, fork: &Fork) -> io::Result<()> {
+    fn send_fork(&self, set: u32, serial: u32, fork: &Fork) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let cell = self.cells.get(&fork.cell).filter(|cell| cell.state == State::Live).ok_or_else(gone)?;
-        let zygotes = self.images.get(index).and_then(|image| image.zygotes.as_ref()).ok_or_else(gone)?;
+        let zygotes = self.sets.get(set).ok_or_else(gone)?;
         let zygote = zygotes.iter().find(|zygote| zygote.serial == serial).ok_or_else(gone)?;
         let doors = match (&self.groups, &cell.group) {
             (Some(groups), Some(name)) => groups.doors(name)?,
@@ -80,11 +80,11 @@ impl Keeper {
     }
 
     /// Takes what a zygote says, and sends what waits for room.
-    pub(super) fn hear_zygote(&mut self, index: usize, serial: u32) {
+    pub(super) fn hear_zygote(&mut self, set: u32, serial: u32) {
         for _ in 0..MESSAGES_PER_TURN_MAX {
-            let Some(zygote) = find(self.zygotes_mut(index), serial) else { break };
+            let Some(zygote) = find(self.sets.get_mut(set), serial) else { break };
             match zygote::hear(&zygote.process.link) {
-                Ok(Some(message)) => self.zygote_said(index, serial, message),
+                Ok(Some(message)) => self.zygote_said(set, serial, message),
                 Ok(None) => break,
                 // Its end, or nonsense: it is of no more use. Its death is seen by `reap`.
                 Err(_) => {
@@ -93,36 +93,36 @@ impl Keeper {
                 }
             }
         }
-        self.send_forks(index);
+        self.send_forks(set);
     }
 
     /// Takes all that a zygote which is dead has said.
-    pub(super) fn hear_out(&mut self, index: usize, serial: u32) {
-        while let Some(zygote) = find(self.zygotes_mut(index), serial) {
+    pub(super) fn hear_out(&mut self, set: u32, serial: u32) {
+        while let Some(zygote) = find(self.sets.get_mut(set), serial) {
             let Ok(Some(message)) = zygote::hear(&zygote.process.link) else { return };
             // One that is dead is not ready any more.
             if message != FromZygote::Ready {
-                self.zygote_said(index, serial, message);
+                self.zygote_said(set, serial, message);
             }
         }
     }
 
-    fn zygote_said(&mut self, index: usize, serial: u32, message: FromZygote) {
+    fn zygote_said(&mut self, set: u32, serial: u32, message: FromZygote) {
         match message {
             FromZygote::Ready => {
-                let took_over = self.zygotes_mut(index).is_some_and(|all| all.ready(serial, Instant::now()));
+                let took_over = self.sets.get_mut(set).is_some_and(|all| all.ready(serial, Instant::now()));
                 if took_over && self.ready {
-                    self.outbox.push(FromKeeper::ZygoteReady { image: index as u32, zygote: serial }, Vec::new());
+                    self.outbox.push(FromKeeper::ZygoteReady { set, zygote: serial }, Vec::new());
                 }
             }
             FromZygote::Forked { cell, pid } => {
-                if let Some(forks) = self.answered(index, serial, cell, true) {
+                if let Some(forks) = self.answered(set, serial, cell, true) {
                     self.workers.insert((serial, pid), cell);
                     self.outbox.push(FromKeeper::WorkerStarted { cell, pid, zygote: serial, forks }, Vec::new());
                 }
             }
             FromZygote::ForkFailed { cell, errno } => {
-                if self.answered(index, serial, cell, false).is_some() {
+                if self.answered(set, serial, cell, false).is_some() {
                     self.outbox.push(FromKeeper::WorkerFailed { cell, errno }, Vec::new());
                 }
             }
@@ -131,8 +131,8 @@ impl Keeper {
     }
 
     /// Takes the cell's fork off those in flight: how often the zygote has forked, where it was one.
-    fn answered(&mut self, index: usize, serial: u32, cell: u64, forked: bool) -> Option<u32> {
-        let zygote = find(self.zygotes_mut(index), serial)?;
+    fn answered(&mut self, set: u32, serial: u32, cell: u64, forked: bool) -> Option<u32> {
+        let zygote = find(self.sets.get_mut(set), serial)?;
         let place = zygote.in_flight.iter().position(|one| *one == cell)?;
         zygote.in_flight.remove(place);
         zygote.forks = zygote.forks.saturating_add(u32::from(forked));
@@ -151,8 +151,7 @@ impl Keeper {
     /// A child of ours has ended that is neither init nor zygote: a worker whose zygote has ended, or is about to be
     /// seen to have.
     pub(super) fn orphan_ended(&mut self, pid: u32, status: i32) {
-        let zygotes = self.images.iter().flat_map(|image| image.zygotes.iter().flat_map(|all| all.iter()));
-        let serials: Vec<u32> = zygotes.map(|zygote| zygote.serial).chain([ORPHANS]).collect();
+        let serials: Vec<u32> = self.sets.zygotes().map(|(_, zygote)| zygote.serial).chain([ORPHANS]).collect();
         for serial in serials {
             self.worker_ended(serial, pid, status);
         }

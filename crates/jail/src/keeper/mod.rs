@@ -26,11 +26,11 @@
 //! capability of the cell's user namespace would own none of the cell's other namespaces. The child stays, as
 //! init (`crate::init`). Making is synchronous and bounded: no user code runs yet.
 //!
-//! **An interpreter** is forked by the image's zygote (`zygote`), a child of the keeper with the fleet's powers and
-//! no user code in it. The keeper sends the descriptors, and goes on; the zygote answers when it has forked, and
+//! **An interpreter** is forked by the zygote of its cell's set (`zygote`), a child of the keeper with the fleet's powers
+//! and no user code in it. The keeper sends the descriptors, and goes on; the zygote answers when it has forked, and
 //! tells of deaths, since the worker is its child. Forks for a zygote that is being restarted wait in a bounded queue.
-//! The first image's zygote is there from the start; another image's is started with the first cell of that image, and
-//! rests when the daemon says so and no cell of it lives.
+//! The first image's zygote is there from the start, as set 0; another set's is started with the first cell of that set, and
+//! rests when the daemon says so and no cell of it lives (`sets`).
 //!
 //! **A zygote is replaced** when the daemon asks for it (`generations`): the next one imports beside the one that forks,
 //! takes over when it is ready, and the one before it is told to leave once every fork that was sent to it is answered.
@@ -94,7 +94,6 @@ struct Image {
     limits: CellLimits,
     /// What init starts in a cell of it.
     program: Program,
-    zygotes: Option<Zygotes>,
 }
 
 struct Keeper {
@@ -104,6 +103,8 @@ struct Keeper {
     children: OwnedFd,
     null: OwnedFd,
     images: Vec<Image>,
+    /// The zygotes of images that have a Python.
+    sets: Zygotes,
     /// Where images may come later.
     pulls: Option<Pulls>,
     groups: Option<Groups>,
@@ -196,7 +197,7 @@ impl Keeper {
             let root = template::make_image_root(index, &spec, trees)?;
             let program = cells::program(&spec).at(StepName::ImageRoot, || spec.image.clone())?;
             let limits = spec.limits.within(&config.limits);
-            images.push(Image { spec, root, limits, program, zygotes: None });
+            images.push(Image { spec, root, limits, program });
         }
         let pulls = match (config.pulled, store, puller) {
             (Some(pulled), Some(tree), Some(link)) => {
@@ -212,6 +213,7 @@ impl Keeper {
             children: signal::child_watch().at(StepName::KeeperSelf, nothing)?,
             null,
             images,
+            sets: Zygotes::new(),
             pulls,
             groups,
             limits: config.limits,
@@ -230,7 +232,7 @@ impl Keeper {
             ready: false,
         };
         confine::keeper().at(StepName::LoadFilter, || "the keeper's".to_owned())?;
-        keeper.start_zygotes()?;
+        keeper.start_first()?;
         Ok(keeper)
     }
 
@@ -265,8 +267,8 @@ impl Keeper {
             signal::drain(&self.children);
             self.reap()?;
         }
-        for (index, serial) in events.zygotes {
-            self.hear_zygote(index, serial);
+        for (set, serial) in events.zygotes {
+            self.hear_zygote(set, serial);
         }
         if events.puller {
             self.hear_puller();
@@ -291,10 +293,10 @@ impl Keeper {
             fds.len() - 1
         });
         let mut zygotes = Vec::new();
-        for (index, image) in self.images.iter().enumerate() {
-            for (serial, link, flags) in image.zygotes.iter().flat_map(interests) {
+        for (number, set) in self.sets.iter() {
+            for (serial, link, flags) in interests(&set.zygotes) {
                 fds.push(PollFd::new(link, flags));
-                zygotes.push((fds.len() - 1, (index, serial)));
+                zygotes.push((fds.len() - 1, (number, serial)));
             }
         }
         let timeout = self.next_deadline().map(|deadline| until(deadline + Duration::from_millis(1)));
@@ -313,7 +315,7 @@ impl Keeper {
     /// When the loop must run again even if nothing happens.
     fn next_deadline(&self) -> Option<Instant> {
         let removals = self.removals.iter().map(|removal| removal.again_at);
-        let zygotes = self.images.iter().filter_map(|image| image.zygotes.as_ref()?.deadline());
+        let zygotes = self.sets.iter().filter_map(|(_, set)| set.zygotes.deadline());
         removals.chain(zygotes).min()
     }
 
@@ -328,14 +330,11 @@ impl Keeper {
 
     fn request(&mut self, message: ToKeeper, fds: Vec<OwnedFd>) {
         match message {
-            ToKeeper::MakeCell { cell, image } => {
-                self.wake_zygote(image as usize);
-                self.make_cell(cell, image);
-            }
+            ToKeeper::MakeCell { cell, image, set } => self.make_cell(cell, image, set),
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
-            ToKeeper::RestZygote { image } => self.tire_zygote(image as usize),
-            ToKeeper::RenewZygote { image } => self.renew_zygote(image),
+            ToKeeper::RestZygote { set } => self.tire_zygote(set),
+            ToKeeper::RenewZygote { set } => self.renew_zygote(set),
         }
     }
 
@@ -344,8 +343,8 @@ impl Keeper {
         while let Ok(Some(ended)) = process::reap_any() {
             if let Some(cell) = self.inits.remove(&ended.pid) {
                 self.init_ended(cell, ended.status);
-            } else if let Some((index, serial)) = self.zygote_of(ended.pid) {
-                self.zygote_ended(index, serial)?;
+            } else if let Some((set, serial)) = self.zygote_of(ended.pid) {
+                self.zygote_ended(set, serial)?;
             } else {
                 self.orphan_ended(ended.pid, ended.status);
             }
@@ -354,7 +353,7 @@ impl Keeper {
     }
 
     fn say_ready_when_it_is(&mut self) -> Result<(), SetupFailure> {
-        if self.ready || !self.images.iter().all(|image| image.zygotes.as_ref().is_none_or(|all| all.is_settled())) {
+        if self.ready || !self.sets.iter().all(|(_, set)| set.zygotes.is_settled()) {
             return Ok(());
         }
         self.ready = true;
@@ -389,8 +388,8 @@ struct Events {
     children: bool,
     daemon: bool,
     puller: bool,
-    /// The image, and the zygote's number.
-    zygotes: Vec<(usize, u32)>,
+    /// The set, and the zygote's number.
+    zygotes: Vec<(u32, u32)>,
 }
 
 fn adopt(number: i32) -> Result<OwnedFd, SetupFailure> {

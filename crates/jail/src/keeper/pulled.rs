@@ -14,7 +14,6 @@ use ringfence_op::RootSpec;
 use ringfence_sys::packet;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
-use super::zygote::Zygotes;
 use super::{Image, Keeper, cells};
 use crate::failure::{At, SetupFailure};
 use crate::limits::PULLED_ROOT_BYTES_MAX;
@@ -86,9 +85,8 @@ impl Keeper {
         let root = self.pulls.as_mut().and_then(|pulls| pulls.rooms.pop_front()).ok_or_else(full)?;
         // Where this fails the room is lost: what is half in it is seen by nobody.
         template::fill_room(&root, &spec, trees)?;
-        let zygotes = spec.python.is_some().then(Zygotes::resting);
         let limits = spec.limits.within(&self.limits);
-        self.images.push(Image { spec, root, limits, program, zygotes });
+        self.images.push(Image { spec, root, limits, program });
         Ok(number)
     }
 

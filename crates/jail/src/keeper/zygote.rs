@@ -20,12 +20,15 @@ use crate::config::memfd;
 use crate::failure::SetupFailure;
 use crate::generations::{Generations, Renewal, Zygote};
 use crate::plan::{self, HOST_NAME};
+use crate::sets::Sets;
 use crate::step::StepName;
 use crate::steps::Failure;
 use crate::zygote;
 
-/// The zygotes of an image, and the forks that were not sent to them yet.
-pub(super) type Zygotes = Generations<Running, Fork>;
+/// All zygotes, and the forks that were not sent to them yet.
+pub(super) type Zygotes = Sets<Running, Fork>;
+/// Those of one set.
+type OfSet = Generations<Running, Fork>;
 
 /// What is held of each.
 pub(super) struct Running {
@@ -34,7 +37,7 @@ pub(super) struct Running {
 }
 
 /// What to wait for on the links of those that run, each with its number.
-pub(super) fn interests(zygotes: &Zygotes) -> impl Iterator<Item = (u32, &OwnedFd, PollFlags)> {
+pub(super) fn interests(zygotes: &OfSet) -> impl Iterator<Item = (u32, &OwnedFd, PollFlags)> {
     let writes = zygotes.forking_serial().filter(|_| zygotes.has_work());
     zygotes.iter().map(move |zygote| {
         let writing = if writes == Some(zygote.serial) { PollFlags::OUT } else { PollFlags::empty() };
@@ -91,40 +94,38 @@ impl Starter {
 }
 
 impl Keeper {
-    /// Gives each image that has a Python its place for zygotes: the first image's is started, those of the others rest.
-    pub(super) fn start_zygotes(&mut self) -> Result<(), SetupFailure> {
-        for image in self.images.iter_mut().filter(|image| image.spec.python.is_some()) {
-            image.zygotes = Some(Zygotes::resting());
-        }
-        let Some(image) = self.images.first().filter(|image| image.zygotes.is_some()) else { return Ok(()) };
-        let process = self.start_zygote(image).map_err(|failure| start_failed(image, failure))?;
-        self.zygote_started(0, Some(process));
+    /// Starts the zygote of the first image, where it has a Python.
+    pub(super) fn start_first(&mut self) -> Result<(), SetupFailure> {
+        let Some(image) = self.images.first().filter(|image| image.spec.python.is_some()) else { return Ok(()) };
+        let started = self.sets.wake(FIRST_SET, 0).and_then(|_| self.start_zygote(image));
+        let process = started.map_err(|failure| start_failed(image, failure))?;
+        self.zygote_started(FIRST_SET, Some(process));
         Ok(())
     }
 
-    /// A cell of the image is asked for: its zygote is started if it rests.
-    pub(super) fn wake_zygote(&mut self, index: usize) {
-        let Some(image) = self.images.get_mut(index) else { return };
-        if image.zygotes.as_mut().is_some_and(|zygotes| zygotes.wake()) {
-            self.start_current(index);
+    /// A cell of the set is asked for: its zygote is started if it does not run.
+    pub(super) fn wake_zygote(&mut self, set: u32, image: usize) -> Result<(), Failure> {
+        let has_python = self.images.get(image).is_some_and(|image| image.spec.python.is_some());
+        if has_python && self.sets.wake(set, image)? {
+            self.start_current(set);
         }
+        Ok(())
     }
 
-    /// Nobody has wanted the image for a while: its zygote gives its memory back.
-    pub(super) fn tire_zygote(&mut self, index: usize) {
-        if let Some(zygotes) = self.zygotes_mut(index) {
+    /// Nobody has wanted the set for a while: its zygote gives its memory back.
+    pub(super) fn tire_zygote(&mut self, set: u32) {
+        if let Some(zygotes) = self.sets.get_mut(set) {
             zygotes.tire();
         }
-        self.rest_zygote(index);
+        self.rest_zygote(set);
     }
 
-    /// Ends the zygotes of an image that is tired, unless a cell of it lives.
-    pub(super) fn rest_zygote(&mut self, index: usize) {
-        if self.cells.values().any(|cell| cell.image == index) {
+    /// Ends the zygotes of a set that is tired, unless a cell of it lives.
+    pub(super) fn rest_zygote(&mut self, set: u32) {
+        if self.cells.values().any(|cell| cell.set == set) {
             return;
         }
-        let Some(zygotes) = self.zygotes_mut(index) else { return };
-        let Some((ended, waited)) = zygotes.rest() else { return };
+        let Some((ended, waited)) = self.sets.rest(set) else { return };
         self.lose_forks(waited.into_iter().map(|fork| fork.cell));
         for zygote in ended {
             // It is reaped as a child that nobody knows any more; of what it forked nothing lives.
@@ -134,11 +135,10 @@ impl Keeper {
         }
     }
 
-    /// Another zygote of the image is asked for.
-    pub(super) fn renew_zygote(&mut self, number: u32) {
-        let index = number as usize;
-        let renewal = self.zygotes_mut(index).map_or(Renewal::Refuse, |zygotes| zygotes.renew());
-        let started = match (renewal, self.images.get(index)) {
+    /// Another zygote of the set is asked for.
+    pub(super) fn renew_zygote(&mut self, set: u32) {
+        let renewal = self.sets.get_mut(set).map_or(Renewal::Refuse, |zygotes| zygotes.renew());
+        let started = match (renewal, self.image_of(set)) {
             (Renewal::Wait, _) => return,
             (Renewal::Start, Some(image)) => self.start_zygote(image),
             _ => Err(Failure { step: StepName::StartZygote, errno: libc::ESRCH }),
@@ -146,15 +146,15 @@ impl Keeper {
         match started {
             Ok(process) => {
                 let serial = self.next_serial();
-                if let Some(zygotes) = self.zygotes_mut(index) {
+                if let Some(zygotes) = self.sets.get_mut(set) {
                     zygotes.followed(serial, process, Instant::now());
                 }
             }
             Err(failure) => {
-                if let Some(zygotes) = self.zygotes_mut(index) {
+                if let Some(zygotes) = self.sets.get_mut(set) {
                     zygotes.not_followed();
                 }
-                self.say_not_renewed(index, failure.errno);
+                self.say_not_renewed(set, failure.errno);
             }
         }
     }
@@ -175,14 +175,14 @@ impl Keeper {
     }
 
     /// A start that fails is tried again by `tend_zygotes`; what has waited for it may be given up.
-    fn start_current(&mut self, index: usize) {
-        let process = self.images.get(index).and_then(|image| self.start_zygote(image).ok());
-        self.zygote_started(index, process);
+    fn start_current(&mut self, set: u32) {
+        let process = self.image_of(set).and_then(|image| self.start_zygote(image).ok());
+        self.zygote_started(set, process);
     }
 
-    fn zygote_started(&mut self, index: usize, process: Option<Running>) {
+    fn zygote_started(&mut self, set: u32, process: Option<Running>) {
         let serial = self.next_serial();
-        if let Some(zygotes) = self.zygotes_mut(index) {
+        if let Some(zygotes) = self.sets.get_mut(set) {
             zygotes.started(serial, process, Instant::now());
             let waited = zygotes.give_up();
             self.lose_forks(waited.into_iter().map(|fork| fork.cell));
@@ -194,21 +194,19 @@ impl Keeper {
         self.zygotes_started
     }
 
-    /// Whose zygote a process is: the image, and its number.
-    pub(super) fn zygote_of(&self, pid: u32) -> Option<(usize, u32)> {
-        self.images.iter().enumerate().find_map(|(index, image)| {
-            let mut all = image.zygotes.iter().flat_map(|zygotes| zygotes.iter());
-            all.find(|zygote| zygote.process.child.pid == pid).map(|zygote| (index, zygote.serial))
-        })
+    /// Whose zygote a process is: the set, and its number.
+    pub(super) fn zygote_of(&self, pid: u32) -> Option<(u32, u32)> {
+        let found = self.sets.zygotes().find(|(_, zygote)| zygote.process.child.pid == pid);
+        found.map(|(set, zygote)| (set, zygote.serial))
     }
 
     /// A zygote has been reaped. Before the first `Ready` that is the end of the keeper.
-    pub(super) fn zygote_ended(&mut self, index: usize, serial: u32) -> Result<(), SetupFailure> {
+    pub(super) fn zygote_ended(&mut self, set: u32, serial: u32) -> Result<(), SetupFailure> {
         if !self.ready {
-            let detail = self.images.get(index).map(|image| image.spec.image.clone()).unwrap_or_default();
+            let detail = self.image_of(set).map(|image| image.spec.image.clone()).unwrap_or_default();
             return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ECHILD, detail });
         }
-        self.hear_out(index, serial);
+        self.hear_out(set, serial);
         // What it has forked comes to this process.
         let orphans: Vec<_> = self.workers.keys().filter(|(of, _)| *of == serial).copied().collect();
         for key in orphans {
@@ -216,13 +214,13 @@ impl Keeper {
                 self.workers.insert((ORPHANS, key.1), cell);
             }
         }
-        let Some(zygotes) = self.zygotes_mut(index) else { return Ok(()) };
+        let Some(zygotes) = self.sets.get_mut(set) else { return Ok(()) };
         let mut lost = zygotes.ended(serial).map(|zygote| zygote.in_flight).unwrap_or_default();
         lost.extend(zygotes.give_up().into_iter().map(|fork| fork.cell));
         let refused = zygotes.take_refusal();
         self.lose_forks(lost);
         if refused {
-            self.say_not_renewed(index, 0);
+            self.say_not_renewed(set, 0);
         }
         Ok(())
     }
@@ -231,21 +229,22 @@ impl Keeper {
     /// needed any more to leave.
     pub(super) fn tend_zygotes(&mut self) -> Result<(), SetupFailure> {
         let now = Instant::now();
-        for index in 0..self.images.len() {
-            let Some(image) = self.images.get_mut(index) else { continue };
-            let Some(zygotes) = &mut image.zygotes else { continue };
+        for set in self.sets.numbers() {
+            let image = self.sets.image_of(set);
+            let Some(zygotes) = self.sets.get_mut(set) else { continue };
             for process in zygotes.dismiss() {
                 zygote::dismiss(&process.link);
             }
             for zygote in zygotes.overdue(now) {
                 if !self.ready {
-                    let detail = image.spec.image.clone();
+                    let image = image.and_then(|image| self.images.get(image));
+                    let detail = image.map(|image| image.spec.image.clone()).unwrap_or_default();
                     return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail });
                 }
                 let _ = signal::send(zygote.process.child.pid.cast_signed(), libc::SIGKILL);
             }
             if zygotes.is_due(now) {
-                self.start_current(index);
+                self.start_current(set);
             }
         }
         Ok(())
@@ -253,16 +252,15 @@ impl Keeper {
 
     /// Tells the daemon which zygotes fork, once it hears.
     pub(super) fn say_which_zygotes_fork(&mut self) {
-        for index in 0..self.images.len() {
-            let serial = self.zygotes_mut(index).and_then(|zygotes| zygotes.forking_serial());
-            if let Some(zygote) = serial {
-                self.outbox.push(FromKeeper::ZygoteReady { image: index as u32, zygote }, Vec::new());
+        for (set, zygotes) in self.sets.iter() {
+            if let Some(zygote) = zygotes.zygotes.forking_serial() {
+                self.outbox.push(FromKeeper::ZygoteReady { set, zygote }, Vec::new());
             }
         }
     }
 
-    fn say_not_renewed(&mut self, index: usize, errno: i32) {
-        self.outbox.push(FromKeeper::ZygoteNotRenewed { image: index as u32, errno }, Vec::new());
+    fn say_not_renewed(&mut self, set: u32, errno: i32) {
+        self.outbox.push(FromKeeper::ZygoteNotRenewed { set, errno }, Vec::new());
     }
 
     fn lose_forks(&mut self, cells: impl IntoIterator<Item = u64>) {
@@ -271,16 +269,18 @@ impl Keeper {
         }
     }
 
-    pub(super) fn zygotes_mut(&mut self, index: usize) -> Option<&mut Zygotes> {
-        self.images.get_mut(index)?.zygotes.as_mut()
+    fn image_of(&self, set: u32) -> Option<&Image> {
+        self.images.get(self.sets.image_of(set)?)
     }
 }
 
+/// The set whose zygote is there from the start.
+const FIRST_SET: u32 = 0;
 /// In the place of a zygote's number: of workers whose zygote has ended.
 pub(super) const ORPHANS: u32 = 0;
 
 /// The zygote with this number, if it still runs.
-pub(super) fn find(zygotes: Option<&mut Zygotes>, serial: u32) -> Option<&mut Zygote<Running>> {
+pub(super) fn find(zygotes: Option<&mut OfSet>, serial: u32) -> Option<&mut Zygote<Running>> {
     zygotes?.find(serial)
 }
 

@@ -225,13 +225,13 @@ impl Keeper {
 
     fn request(&mut self, message: ToKeeper, fds: &[OwnedFd]) {
         match message {
-            ToKeeper::MakeCell { cell, image } => self.make_cell(cell, image as usize),
+            ToKeeper::MakeCell { cell, image, .. } => self.make_cell(cell, image as usize),
             ToKeeper::SpawnWorker { cell } => self.spawn_worker(cell, fds),
             ToKeeper::DestroyCell { cell } => self.destroy_cell(cell),
-            // Nothing of an image runs beside its sandboxes.
+            // Each sandbox has a zygote of its own: nothing runs beside them.
             ToKeeper::RestZygote { .. } => {}
-            ToKeeper::RenewZygote { image } => {
-                self.outbox.push(FromKeeper::ZygoteNotRenewed { image, errno: libc::ENOSYS }, Vec::new());
+            ToKeeper::RenewZygote { set } => {
+                self.outbox.push(FromKeeper::ZygoteNotRenewed { set, errno: libc::ENOSYS }, Vec::new());
             }
         }
     }

@@ -103,15 +103,24 @@ impl Keeper {
         }
     }
 
+    /// Of the set that has the image's number.
     pub(crate) fn ask_for_cell(&mut self, image: u32) -> u64 {
+        self.ask_for_cell_of(image, image)
+    }
+
+    pub(crate) fn ask_for_cell_of(&mut self, image: u32, set: u32) -> u64 {
         let number = self.next;
         self.next += 1;
-        send(self.socket(), ToKeeper::MakeCell { cell: number, image }, &[]).unwrap();
+        send(self.socket(), ToKeeper::MakeCell { cell: number, image, set }, &[]).unwrap();
         number
     }
 
     pub(crate) fn cell(&mut self, image: u32) -> Cell {
-        let number = self.ask_for_cell(image);
+        self.cell_of(image, image)
+    }
+
+    pub(crate) fn cell_of(&mut self, image: u32, set: u32) -> Cell {
+        let number = self.ask_for_cell_of(image, set);
         let ((owner_id, meters), fds) = self.hear(|message| match *message {
             FromKeeper::CellMade { cell, owner_id, meters } if cell == number => Some((owner_id, meters)),
             FromKeeper::CellFailed { cell, step, errno } if cell == number => {

@@ -207,7 +207,7 @@ fn requests_that_make_no_sense_are_answered() {
     let number = keeper.ask_for_cell(7);
     assert_eq!(failed(&mut keeper, number), (Some(StepName::Image), libc::ENOENT));
     let cell = keeper.cell(0);
-    send(keeper.socket(), ToKeeper::MakeCell { cell: cell.number, image: 0 }, &[]).unwrap();
+    send(keeper.socket(), ToKeeper::MakeCell { cell: cell.number, image: 0, set: 0 }, &[]).unwrap();
     assert_eq!(failed(&mut keeper, cell.number), (Some(StepName::Number), libc::EEXIST));
     // No Python in the image, no such cell.
     assert_eq!(keeper.try_worker(cell.number).err(), Some(0));

@@ -19,6 +19,7 @@ mod lifecycle;
 mod probe;
 mod pulled;
 mod renewal;
+mod sets;
 mod workers;
 
 use std::os::unix::process::CommandExt;
@@ -30,8 +31,8 @@ use ringfence_sys::process::adopt;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS, pulled::TESTS, renewal::TESTS]
-        .concat()
+    let all = [probe::TESTS, workers::TESTS, kill::TESTS, lifecycle::TESTS, confined::TESTS, pulled::TESTS];
+    [all.concat().as_slice(), renewal::TESTS, sets::TESTS].concat()
 }
 
 /// The ordinary user: `nobody`, who owns nothing.

@@ -60,13 +60,13 @@ impl Gate {
 }
 
 fn renew(keeper: &Keeper) {
-    send(keeper.socket(), ToKeeper::RenewZygote { image: 0 }, &[]).unwrap();
+    send(keeper.socket(), ToKeeper::RenewZygote { set: 0 }, &[]).unwrap();
 }
 
 /// Waits until a zygote later than this one forks; its number.
 fn took_over(keeper: &mut Keeper, before: u32) -> u32 {
     let news = |message: &FromKeeper| match *message {
-        FromKeeper::ZygoteReady { image: 0, zygote } if zygote > before => Some(zygote),
+        FromKeeper::ZygoteReady { set: 0, zygote } if zygote > before => Some(zygote),
         FromKeeper::ZygoteNotRenewed { errno, .. } => panic!("not renewed: errno {errno}"),
         _ => None,
     };
@@ -74,11 +74,11 @@ fn took_over(keeper: &mut Keeper, before: u32) -> u32 {
 }
 
 fn not_renewed(keeper: &mut Keeper) {
-    keeper.hear(|message| matches!(message, FromKeeper::ZygoteNotRenewed { image: 0, .. }).then_some(()));
+    keeper.hear(|message| matches!(message, FromKeeper::ZygoteNotRenewed { set: 0, .. }).then_some(()));
 }
 
 /// The process ids of the zygotes, the first one first: children of the keeper that are no init and no orphaned worker.
-fn zygotes(keeper: &Keeper, workers: &[u32]) -> Vec<u32> {
+pub(crate) fn zygotes(keeper: &Keeper, workers: &[u32]) -> Vec<u32> {
     let inner = keeper.inner_pid();
     let mut found = children(inner);
     found.retain(|pid| lives(*pid) && name(*pid).starts_with("python") && !workers.contains(&fleet_pid(*pid)));
@@ -95,7 +95,8 @@ fn fleet_pid(pid: u32) -> u32 {
 }
 
 /// Where the C library lies in an interpreter: the same in all forks of one zygote.
-const LAYOUT: &str = "import ctypes; print(ctypes.cast(ctypes.CDLL('libc.so.6').malloc, ctypes.c_void_p).value)";
+pub(crate) const LAYOUT: &str =
+    "import ctypes; print(ctypes.cast(ctypes.CDLL('libc.so.6').malloc, ctypes.c_void_p).value)";
 
 fn a_zygote_is_replaced_and_what_it_has_forked_lives_on() {
     let mut keeper = Keeper::start(&config(vec![with_python(host_root())]));
@@ -232,8 +233,8 @@ fn an_image_without_a_zygote_has_none_to_replace() {
     let mut keeper = Keeper::start(&config(vec![host_root()]));
     renew(&keeper);
     not_renewed(&mut keeper);
-    send(keeper.socket(), ToKeeper::RenewZygote { image: 9 }, &[]).unwrap();
-    keeper.hear(|message| matches!(message, FromKeeper::ZygoteNotRenewed { image: 9, .. }).then_some(()));
+    send(keeper.socket(), ToKeeper::RenewZygote { set: 9 }, &[]).unwrap();
+    keeper.hear(|message| matches!(message, FromKeeper::ZygoteNotRenewed { set: 9, .. }).then_some(()));
     let mut cell = keeper.cell(0);
     assert_eq!(cell.print("echo on"), "on\n");
     keeper.destroy(cell.number);

@@ -22,7 +22,7 @@ fn another_images_zygote_comes_on_demand_and_rests() {
     for _ in 0..2 {
         let cell = keeper.cell(1);
         assert_eq!(keeper.worker(cell.number).run("print(1)"), "1\n");
-        send(keeper.socket(), ToKeeper::RestZygote { image: 1 }, &[]).unwrap();
+        send(keeper.socket(), ToKeeper::RestZygote { set: 1 }, &[]).unwrap();
         assert_eq!(keeper.worker(cell.number).run("print(2)"), "2\n", "not while a cell of it lives");
         keeper.destroy(cell.number);
         while children(inner).len() > 1 {

@@ -51,6 +51,7 @@ impl Backend for OverSessions {
             sessions_max: counts.sessions_max as u64,
             running: counts.calls as u64,
             warm: counts.warm as u64,
+            zygotes_apart: counts.zygotes_apart as u64,
             draining: counts.draining,
         }
     }

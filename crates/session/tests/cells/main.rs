@@ -69,6 +69,7 @@ fn main() -> ExitCode {
             pool_max: 2,
             memory: Arc::new(Memory::new(0)),
             renewal: Renewal { forks_max: NonZeroU32::new(FORKS_MAX), age_max: None },
+            zygotes_apart: None,
             calls: calls(),
         };
         let interp = Interp::start(launched.socket, launched.limiter, &[root], config).expect("the keeper's socket");
