@@ -1,6 +1,8 @@
-//! The one binary `ringfence`: configuration, start and end of the server.
+//! The one binary `ringfence`: configuration, start and end of the server; the commands of a client; the front door and
+//! the control plane, started.
 //!
-//! May know: every room but `sys`. Never knows: HTTP routes, kernel calls of cells, what runs in a session.
+//! May know: the rooms that it starts and those that its commands use; ARCHITECTURE.md names them. Never knows: HTTP
+//! routes, kernel calls of cells, what runs in a session.
 //!
 //! **Invariants.**
 //! - Everything that needs the invoking user (image, configuration, token, listening socket) is done before the

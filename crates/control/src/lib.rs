@@ -6,7 +6,8 @@
 //!                                                       +-> keyring (private keys in files) -> a signed grant
 //! ```
 //!
-//! May know: grants, ids of `op`. Never knows: sessions, backends, code, files or results: those never pass here.
+//! May know: `grant`, ids of `op`, `listen`, `secret`, `tls`, `usage`. Never knows: sessions, backends, code, files or
+//! results: those never pass here.
 //!
 //! **Invariants.**
 //! - A grant says what the workspace's policy says, or less. It is signed in the transaction that records it, and is

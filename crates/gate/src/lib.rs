@@ -6,8 +6,9 @@
 //!                    backends (list, DNS, health, choice) <----+          +----> usage (spool -> control plane)
 //! ```
 //!
-//! May know: grants, ids of `op`, the contract's JSON as far as it must read it. Never knows: cells, interpreters, the
-//! server, what a program printed. Code, files and results pass through and are never kept, logged or sent elsewhere.
+//! May know: `grant`, ids of `op`, `listen`, `secret`, `tally`, `tls`, `usage`, the contract's JSON as far as it must read
+//! it. Never knows: cells, interpreters, the server, what a program printed. Code, files and results pass through and are
+//! never kept, logged or sent elsewhere.
 //!
 //! **Invariants.**
 //! - Nothing reaches a backend without a grant that holds now; one that ends during an operation does not end it.

@@ -1,6 +1,6 @@
 //! Interpreters in cells: the zygote and worker programs, the worker's handle, how a call runs, the warm pool.
 //!
-//! May know: `jail` (a started keeper), `frame`, `op`, tokio. Never knows: sessions, HTTP, how a cell is built.
+//! May know: `jail` (a started keeper), `frame`, `op`, `weaken`, tokio. Never knows: sessions, HTTP, how a cell is built.
 //!
 //! Three links lead to a cell: the keeper's socket (make, fork an interpreter, destroy; [`keeper_link`]), init's
 //! socket (shell commands, signals, killing; [`init_link`]) and the interpreter's frame socket with two pipes beside

@@ -1,8 +1,8 @@
 //! The HTTP door: connections, credential, routes, rendering, and what is told about them.
 //!
 //! For: turning bytes of strangers into operations and outcomes back into bytes, under the code-execution protocol,
-//! contract version 1. May know: `wire`, `op`, `session` (behind [`backend::Backend`]). Never knows: kernel calls of
-//! a cell, Python, where files are.
+//! contract version 1. May know: `wire`, `op`, `session` (behind [`backend::Backend`]), `tls`, `tally`, `weaken`. Never
+//! knows: kernel calls of a cell, Python, where files are.
 //!
 //! ```text
 //! connection -> door (deadlines, limits, credential) -> dispatch -> routes/* (wire -> op) -> Backend

@@ -1,7 +1,8 @@
 //! The workspace of a session, seen from the daemon: files, uploads as streams, archives, the text editor, and what a
 //! call changed.
 //!
-//! May know: `op`, the kernel's file calls through `rustix`. Never knows: interpreters, sessions, HTTP, JSON, tokio.
+//! May know: `op`, `weaken`, the kernel's file calls through `rustix`. Never knows: interpreters, sessions, HTTP, JSON,
+//! tokio.
 //!
 //! Everything in a workspace is hostile: programs of the session swap files for links and FIFOs while we look, make
 //! names that are no UTF-8, a hundred thousand files and trees without a bottom.

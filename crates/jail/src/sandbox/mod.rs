@@ -28,8 +28,9 @@
 //! sandbox. So `MakeCell` is answered once the guard says that it is ready, and other sandboxes are made meanwhile.
 //!
 //! **The end.** The keeper's end of the guard's link is closed; the guard kills the session's processes and ends, and with
-//! pid 1 the sandbox ends, and `runsc`. One that takes too long is killed with all that descends from it. When the keeper
-//! is killed, the guards see the end of their links as well.
+//! pid 1 the sandbox ends, and `runsc`. One that takes too long is killed with all that descends from it. Its control
+//! groups are tried to be removed until the kernel lets go of them (`groups`). When the keeper is killed, the guards see the
+//! end of their links as well.
 
 mod bundle;
 mod cells;
