@@ -63,7 +63,9 @@ impl Interp {
         images: &[RootSpec],
         config: InterpConfig,
     ) -> Result<Self, LeaseError> {
-        let (keeper, news) = KeeperLink::start(keeper).map_err(LeaseError::io("watch the keeper's socket"))?;
+        // Nobody asks which cells of a set are gone where a set is everybody's.
+        let link = KeeperLink::start(keeper, config.zygotes_apart.is_some());
+        let (keeper, news) = link.map_err(LeaseError::io("watch the keeper's socket"))?;
         let memory = Arc::clone(&config.memory);
         let shared = Arc::new(Shared { keeper, limiter, calls: config.calls, sweep: Arc::default(), memory });
         let pool_config = PoolConfig {

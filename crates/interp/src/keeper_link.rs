@@ -97,11 +97,11 @@ impl CellEvents {
 
 impl KeeperLink {
     /// Takes the socket over; needs a tokio runtime. News come out of the second: one for each zygote that was asked for
-    /// and each that the keeper restarts after a pause, and one for each cell.
+    /// and each that the keeper restarts after a pause; with `tell_gone` also one for each cell that is gone.
     ///
     /// # Errors
     /// When the socket cannot be registered with the runtime.
-    pub(crate) fn start(socket: OwnedFd) -> io::Result<(Self, mpsc::UnboundedReceiver<News>)> {
+    pub(crate) fn start(socket: OwnedFd, tell_gone: bool) -> io::Result<(Self, mpsc::UnboundedReceiver<News>)> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tell, news) = mpsc::unbounded_channel();
@@ -110,7 +110,7 @@ impl KeeperLink {
             socket: watch_fd(socket)?,
             inbox,
             outgoing: VecDeque::new(),
-            routes: Routes { cells: HashMap::new(), news: tell },
+            routes: Routes { cells: HashMap::new(), news: tell, tell_gone },
             publish,
         };
         tokio::spawn(driver.run());
@@ -279,6 +279,7 @@ fn read_all(
 struct Routes {
     cells: HashMap<u64, Route>,
     news: mpsc::UnboundedSender<News>,
+    tell_gone: bool,
 }
 
 struct Route {
@@ -354,8 +355,10 @@ impl Routes {
             FromKeeper::CellGone { cell } => {
                 let mut route = self.cells.remove(&cell)?;
                 route.lose();
-                // Before whoever waits for it goes on.
-                let _ = self.news.send(News::Gone { set: route.set, cell });
+                if self.tell_gone {
+                    // Before whoever waits for it goes on.
+                    let _ = self.news.send(News::Gone { set: route.set, cell });
+                }
                 for gone in route.gone {
                     let _ = gone.send(());
                 }
