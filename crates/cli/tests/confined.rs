@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ringfence_attack::{Attack, Class, Ids, catalogue, weaknesses};
 use ringfence_probe::Address;
-use ringfence_testkit::{Container, Server, ServerOptions, User};
+use ringfence_testkit::{Container, Server, ServerOptions, User, descendants, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -268,6 +268,30 @@ fn a_killed_guard_takes_its_session_along_and_no_other() {
         assert!(Path::new(&other).exists());
         drop(busy_below(keeper));
     }
+}
+
+/// A server that is told to end waits for no zygote that imports.
+#[test]
+fn told_to_end_while_a_lease_waits_for_its_image_it_ends_without_it() {
+    // Not below /tmp, in whose place a session has its own.
+    let modules = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(modules.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(modules.path().join("slow.py"), "import time; time.sleep(600)").unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let slow = state.path().join("slow.toml");
+    let text = "base = 'host'\npreloads = ['slow']\n[environment]\nPYTHONPATH = ";
+    fs::write(&slow, format!("{text}'{}'\n", modules.path().display())).unwrap();
+    let arguments = ["--tier-min", "confined", "--python", "/usr/bin/python3", "--pool-size", "1", "--images"];
+    let mut server = confined().state_dir(state.path()).args(arguments).args([&slow]).start();
+    assert_eq!(server.ready_line("tier"), Some("confined"));
+    let before = descendants(server.pid()).len();
+    let mut client = server.client();
+    let lease = std::thread::spawn(move || client.call("POST", "/sessions", Some(&json!({"image": "slow"}))).status);
+    eventually("its zygote", || (descendants(server.pid()).len() > before).then_some(()));
+    assert!(server.stop().success());
+    assert_eq!(lease.join().unwrap(), 503);
+    let log = server.log();
+    assert!(!log.contains("still") && !log.contains("the default one"), "{log}");
 }
 
 /// The first lease of an image waits for the image's zygote, and one that comes up in vain leaves the default image.

@@ -29,11 +29,14 @@ use crate::pool::Renewal;
 /// The test's end: what happened in the threads.
 pub(crate) struct Fake {
     pub(crate) interp: Interp,
-    /// `late` says here that it has written.
+    /// `late` says here that it has written; the keeper, that it is asked for a cell of [`SLOW`], and to destroy one that
+    /// was never made.
     pub(crate) written: Receiver<()>,
     keeper: Arc<OwnedFd>,
 }
 
+/// An image whose zygote never comes up.
+pub(crate) const SLOW: u32 = 2;
 /// What every shell calls itself.
 const SHELL_PID: u32 = 9;
 
@@ -67,7 +70,7 @@ impl Fake {
             zygotes_apart: None,
             calls,
         };
-        let interp = Interp::start(ours, Limiter::CgroupV2, &[root(true), root(false)], config).unwrap();
+        let interp = Interp::start(ours, Limiter::CgroupV2, &[root(true), root(false), root(true)], config).unwrap();
         Fake { interp, written, keeper }
     }
 
@@ -107,6 +110,9 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
     let mut buffer = [0; 256];
     while let Some((length, descriptors)) = packet_of(&keeper, &mut buffer) {
         match ToKeeper::decode(&buffer[..length]).unwrap() {
+            ToKeeper::MakeCell { image: SLOW, .. } => {
+                let _ = written.send(());
+            }
             ToKeeper::MakeCell { cell, .. } => {
                 let (init, theirs) = packet::pair().unwrap();
                 let made = Cell {
@@ -136,7 +142,9 @@ fn serve_keeper(keeper: Arc<OwnedFd>, written: Sender<()>) {
             }
             ToKeeper::RestZygote { .. } | ToKeeper::RenewZygote { .. } => {}
             ToKeeper::DestroyCell { cell } => {
-                cells.remove(&cell);
+                if cells.remove(&cell).is_none() {
+                    let _ = written.send(());
+                }
                 say(&keeper, FromKeeper::CellGone { cell }, &[]);
             }
         }

@@ -158,12 +158,17 @@ impl Interp {
         let _ = self.shared.keeper.status().wait_for(|status| status.closed).await;
     }
 
-    /// Hands out nothing more, destroys what is ready, and waits, bounded, until the last cell is gone. Leased cells
-    /// are their holders' to drop.
-    pub async fn shutdown(&self) {
+    /// Hands out nothing more, and destroys what is ready or in the making: whoever waits for a cell is told at once,
+    /// however long it would have taken. Leased cells go on.
+    pub fn close(&self) {
         self.pool.close();
+    }
+
+    /// [Closes](Self::close), and waits, bounded, until the last cell is gone. Leased cells are their holders' to drop.
+    pub async fn shutdown(&self) {
+        self.close();
         let mut status = self.shared.keeper.status();
-        // The pool's destructions are sent, and a last making may still be answered: both count as cells until then.
+        // The pool's destructions are sent: they count as cells until they are answered.
         let empty = status.wait_for(|status| status.closed || status.cells == 0);
         if tokio::time::timeout(GONE_WAIT_MAX, empty).await.is_err() {
             tracing::warn!(wait = ?Duration::from_secs(GONE_WAIT_MAX.as_secs()), "cells were still there at the end");

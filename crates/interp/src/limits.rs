@@ -42,6 +42,8 @@ pub(crate) const REST_TICKS: u32 = 25;
 pub(crate) const SHELL_LATE_AFTER: Duration = Duration::from_millis(4);
 /// Cells that are made at the same time; the keeper makes one after the other anyway.
 pub(crate) const MAKES_IN_FLIGHT_MAX: usize = 4;
+/// Of those, cells of images other than the first: one that is slow to come up holds up no lease of the first.
+pub(crate) const MAKES_OF_OTHERS_MAX: usize = 3;
 /// The first wait after the pool failed to make a cell; doubled for each failure in a row.
 pub(crate) const MAKE_BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts of the pool.

@@ -6,7 +6,7 @@ use ringfence_op::{Bash, CallReport, LimitKind, Python};
 
 use crate::cell::Cell;
 use crate::error::LeaseError;
-use crate::fake::Fake;
+use crate::fake::{Fake, SLOW};
 use crate::interrupt::InterruptHandle;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -247,6 +247,18 @@ async fn the_pool_fills_hands_out_and_closes() {
     fake.interp.shutdown().await;
     assert_eq!(fake.interp.ready(), 0);
     assert!(matches!(fake.interp.lease(0, None).await, Err(LeaseError::Closed)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_closes_waits_for_no_cell_in_the_making() {
+    let fake = Fake::start(1);
+    fake.interp.warmed().await.unwrap();
+    let interp = fake.interp.clone();
+    let waits = tokio::spawn(async move { interp.lease(SLOW, None).await.map(drop) });
+    fake.written.recv_timeout(LONG).unwrap();
+    fake.interp.shutdown().await;
+    assert!(matches!(waits.await.unwrap(), Err(LeaseError::Closed)));
+    fake.written.recv_timeout(LONG).expect("the keeper is told to destroy it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -234,11 +234,12 @@ impl Sessions {
         self.inner.table().draining = true;
     }
 
-    /// Takes no more leases, gives running calls `grace` to end, ends every session, and waits, bounded, until the
-    /// last cell is gone.
+    /// Takes no more leases, refuses those that wait for a cell, gives running calls `grace` to end, ends every session,
+    /// and waits, bounded, until the last cell is gone.
     pub async fn shutdown(&self, grace: Duration) {
         self.begin_drain();
         let inner = &self.inner;
+        inner.interp.close();
         let idle = inner.calm(|inner| inner.calls.load(Ordering::Acquire) == 0);
         let _ = tokio::time::timeout(grace, idle).await;
         let sessions: Vec<_> = inner.table().sessions.values().cloned().collect();
@@ -305,7 +306,7 @@ impl Inner {
             Ok(cell) => Ok((image, cell)),
             Err(LeaseError::ShortOfMemory) => Err(no_memory(&self.table(), self.clock)),
             Err(LeaseError::ZygotesTaken { sets }) => Err(no_zygote(sets, &self.table(), self.clock)),
-            Err(error) if image == images::DEFAULT => Err(no_cell(error)),
+            Err(error) if image == images::DEFAULT || self.table().draining => Err(no_cell(error)),
             Err(error) => {
                 let name = self.interp.image_name(image);
                 let name = name.as_deref().unwrap_or_default();

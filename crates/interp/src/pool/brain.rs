@@ -22,8 +22,8 @@ use super::lines::{Line, Lines, Place};
 use super::renewal::{Current, Renewal};
 use crate::keeper_link::Origin;
 use crate::limits::{
-    DEMAND_LULL, IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX, MEMORY_LOOK_AGAIN,
-    RENEWALS_IN_FLIGHT_MAX, STALE_REPLACED_AT_ONCE_MAX,
+    DEMAND_LULL, IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX, MAKES_OF_OTHERS_MAX,
+    MEMORY_LOOK_AGAIN, RENEWALS_IN_FLIGHT_MAX, STALE_REPLACED_AT_ONCE_MAX,
 };
 
 /// A caller's number: greater than that of whoever came before.
@@ -467,11 +467,14 @@ impl Brain {
     }
 
     /// Starts what is missing: first for those who wait, in the order in which they came, whatever their image; then,
-    /// unless failures hold it back, for the stock.
+    /// unless failures hold it back, for the stock. Those of images other than the first never take all of what is made
+    /// at the same time: their zygotes may be slow to come up, or never do.
     fn refill(&mut self, effects: &mut Vec<Effect>) {
         if self.closed || self.short {
             return;
         }
+        let of_others = self.lines.iter().filter(|(_, line)| line.image > 0).map(|(_, line)| line.making);
+        let mut free_of_others = MAKES_OF_OTHERS_MAX.saturating_sub(of_others.sum());
         let mut free = MAKES_IN_FLIGHT_MAX.saturating_sub(self.making);
         let making = &mut self.making;
         let mut make = |set: SetId, line: &mut Line| {
@@ -481,13 +484,17 @@ impl Brain {
         };
         while free > 0 {
             // The first of each line for whom nothing is in the making; nothing is ready where somebody waits.
-            let next = |(set, line): (SetId, &Line)| line.waiting.get(line.making).map(|ticket| (*ticket, set));
+            let next = |(set, line): (SetId, &Line)| {
+                let first = line.waiting.get(line.making).filter(|_| line.image == 0 || free_of_others > 0);
+                first.map(|ticket| (*ticket, set))
+            };
             let longest = self.lines.iter().filter_map(next).min();
             let Some((set, line)) = longest.and_then(|(_, set)| Some((set, self.lines.get_mut(set)?))) else {
                 break;
             };
             make(set, line);
             free -= 1;
+            free_of_others -= usize::from(line.image > 0);
         }
         if self.asleep {
             return;
@@ -495,9 +502,10 @@ impl Brain {
         self.lines.keep_a_spare();
         for (set, line) in self.lines.iter_mut().filter(|(_, line)| line.awake) {
             let wanted = line.waiting.len() + line.target() + line.stale.min(STALE_REPLACED_AT_ONCE_MAX);
-            while line.ready.len() + line.making < wanted && free > 0 {
+            while line.ready.len() + line.making < wanted && free > 0 && (line.image == 0 || free_of_others > 0) {
                 make(set, line);
                 free -= 1;
+                free_of_others -= usize::from(line.image > 0);
             }
         }
     }

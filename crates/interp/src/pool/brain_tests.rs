@@ -7,8 +7,8 @@ use super::brain::{Brain, Effect, Message, Target};
 use super::renewal::Renewal;
 use crate::keeper_link::Origin;
 use crate::limits::{
-    DEMAND_LULL, IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX, MEMORY_LOOK_AGAIN,
-    RENEW_BACKOFF_MAX, RENEW_BACKOFF_MIN,
+    DEMAND_LULL, IMAGE_REST_AFTER, MAKE_BACKOFF_MAX, MAKE_BACKOFF_MIN, MAKES_IN_FLIGHT_MAX, MAKES_OF_OTHERS_MAX,
+    MEMORY_LOOK_AGAIN, RENEW_BACKOFF_MAX, RENEW_BACKOFF_MIN,
 };
 
 const MAKE: Effect = Effect::Make { image: 0, set: 0 };
@@ -448,4 +448,17 @@ fn whoever_came_first_is_made_a_cell_first_whatever_the_image() {
     assert_eq!(effects, vec![Effect::Hand { ticket: 3, cell: 2 }, make(1)]);
     let effects = brain.step(Message::Made { set: 0, cell: 3, origin: Origin::default() });
     assert_eq!(effects, vec![Effect::Hand { ticket: 2, cell: 3 }, make(0)]);
+}
+
+#[test]
+fn images_that_are_slow_to_come_up_hold_up_no_lease_of_the_first() {
+    let mut brain = fixed(&[0, 0, 0]);
+    let effects = (0..8).flat_map(|ticket| brain.step(lease(1 + ticket as usize % 2, ticket)));
+    let made_of_others = effects.filter(|effect| matches!(effect, Effect::Make { .. })).count();
+    assert_eq!(made_of_others, MAKES_OF_OTHERS_MAX);
+    assert_eq!(brain.step(lease(0, 8)), vec![MAKE]);
+    assert_eq!(brain.step(lease(0, 9)), vec![], "all are taken");
+    assert_eq!(brain.step(made(0, 1)), vec![Effect::Hand { ticket: 8, cell: 1 }, MAKE]);
+    let effects = brain.step(made(1, 2));
+    assert_eq!(effects, vec![Effect::Hand { ticket: 0, cell: 2 }, Effect::Make { image: 2, set: 2 }], "its own again");
 }

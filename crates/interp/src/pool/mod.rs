@@ -34,6 +34,8 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     state: Mutex<State>,
     ready: watch::Sender<Readiness>,
+    /// Nothing is made any more.
+    closed: watch::Sender<bool>,
 }
 
 /// What it keeps ready, and of how old a zygote.
@@ -111,7 +113,8 @@ impl Pool {
             last_id: 0,
             last_error: None,
         };
-        let pool = Arc::new(Pool { shared, state: Mutex::new(state), ready: watch::Sender::default() });
+        let (ready, closed) = (watch::Sender::default(), watch::Sender::default());
+        let pool = Arc::new(Pool { shared, state: Mutex::new(state), ready, closed });
         pool.tell(Message::Start);
         pool.follow(news);
         pool
@@ -160,9 +163,10 @@ impl Pool {
         lock(&self.state).last_error.take()
     }
 
-    /// Hands out nothing more and gives up what is ready.
+    /// Hands out nothing more and gives up what is ready or in the making.
     pub(crate) fn close(self: &Arc<Self>) {
         self.tell(Message::Close);
+        self.closed.send_replace(true);
     }
 
     /// Sets of zygotes that are one workspace's, or are to be.
@@ -313,7 +317,12 @@ impl Pool {
     }
 
     async fn make(self: Arc<Self>, image: usize, set: SetId, id: CellId) {
-        let made = self.make_cell(image, set, id).await;
+        let mut closed = self.closed.subscribe();
+        let made = tokio::select! {
+            made = self.make_cell(image, set, id) => made,
+            // It may wait for a zygote that imports for minutes, and nobody waits for it.
+            _ = closed.wait_for(|closed| *closed) => return,
+        };
         let short = self.shared.memory.is_short();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -334,9 +343,9 @@ impl Pool {
 
     async fn make_cell(&self, image: usize, set: SetId, id: CellId) -> Result<(Cell, Origin), LeaseError> {
         let keeper = &self.shared.keeper;
-        let made = keeper.make(id, number_of(image), set).await?;
-        // From here on the cell exists: whatever fails, it is destroyed.
+        // From here on the cell is on its way: whatever fails, it is destroyed.
         let guard = Unmade { pool: self, id, armed: true };
+        let made = keeper.make(id, number_of(image), set).await?;
         let background = Background::new();
         let has_python = lock(&self.state).images.get(image).is_some_and(|known| known.has_python);
         let worker = if has_python {
