@@ -55,8 +55,12 @@ fn make_folders(inside: &Inside, path: &Path) -> rustix::io::Result<OwnedFd> {
         folder = match inside.at(&place, FOLDER) {
             Ok(folder) => folder,
             Err(Errno::NOENT) => {
-                mkdirat(&folder, name, Mode::from_raw_mode(0o755))?;
-                inside.at(&place, FOLDER)?
+                let mode = Mode::from_raw_mode(0o755);
+                mkdirat(&folder, name, mode)?;
+                let made = inside.at(&place, FOLDER)?;
+                // Whatever the umask is.
+                fchmod(&made, mode)?;
+                made
             }
             Err(error) => return Err(error),
         };

@@ -15,7 +15,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -242,7 +242,15 @@ impl Store {
     fn make(&self) -> Result<(), ImageError> {
         // Not to be listed by others: an image may hold files that everybody may read.
         let mut folder = fs::DirBuilder::new();
-        folder.recursive(true).mode(0o711).create(&self.images).map_err(ImageError::file("create", &self.images))
+        folder.recursive(true).mode(0o711).create(&self.images).map_err(ImageError::file("create", &self.images))?;
+        // Whatever the umask is, or was: what builds cells enters it under another id.
+        let mode = fs::metadata(&self.images).map_err(ImageError::file("look at", &self.images))?.mode();
+        if mode & 0o011 == 0o011 {
+            return Ok(());
+        }
+        let opened = File::open(&self.images);
+        let done = opened.and_then(|opened| opened.set_permissions(fs::Permissions::from_mode(mode & 0o7777 | 0o011)));
+        done.map_err(ImageError::file("make enterable", &self.images))
     }
 
     /// Takes the lock, and sweeps what dead writers left.
@@ -378,6 +386,11 @@ impl Locked {
         file.write_all(&text).map_err(ImageError::file("write", &path))?;
         // One call for the thousands of files before it: the name must not outlive a power cut without them.
         rustix::fs::syncfs(&file).map_err(|e| ImageError::file("sync", building)(e.into()))?;
+        // As the folder of all images.
+        let opened = File::open(building);
+        opened
+            .and_then(|opened| opened.set_permissions(fs::Permissions::from_mode(0o755)))
+            .map_err(ImageError::file("make enterable", building))?;
         let folder = self.store.images.join(&manifest.id);
         if folder.exists() {
             // No image, or it would have been found: damaged, or another version's.
@@ -535,7 +548,6 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), ImageError> {
 }
 
 fn open_up(folder: &Path) -> Result<(), ImageError> {
-    use std::os::unix::fs::PermissionsExt;
     let mut waiting = vec![folder.to_owned()];
     while let Some(folder) = waiting.pop() {
         let rights = fs::Permissions::from_mode(0o700);

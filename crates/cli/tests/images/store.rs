@@ -1,6 +1,7 @@
 //! The store and its command: outcomes, statuses, what is in use, and what a kill at any moment leaves.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -181,5 +182,30 @@ impl House {
     /// Runs `ringfence image` on this folder.
     pub(crate) fn image(&self, arguments: &[&str]) -> Ran {
         Ran::of(&mut self.command(arguments))
+    }
+}
+
+/// What builds cells has another id than whoever fills the store: a hardened unit's umask must not shut it out.
+#[test]
+fn whatever_the_umask_what_is_served_can_be_entered() {
+    let house = House::new();
+    let archive = house.folder().join("root.tar");
+    static_root(&archive);
+    fs::create_dir(house.folder().join("images")).unwrap();
+    // As an earlier version made it, with such a umask.
+    fs::set_permissions(house.folder().join("images"), fs::Permissions::from_mode(0o700)).unwrap();
+    let import = house.command(&["import", "--root", &archive.display().to_string(), "--name", "box"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(import.get_program()).args(import.get_args());
+    shell.envs(import.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let imported = Ran::of(&mut shell);
+    assert_eq!(imported.status, 0, "{imported:?}");
+    let id = house.image(&["inspect", "box", "--json"]).json()["id"].as_str().unwrap().to_owned();
+    for (place, least) in
+        [("", 0o011), (&*id, 0o055), (&*format!("{id}/root"), 0o055), (&*format!("{id}/root/etc"), 0o055)]
+    {
+        let path = house.folder().join("images").join(place);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & least, least, "{}: {mode:o}", path.display());
     }
 }
