@@ -77,6 +77,14 @@ impl Store {
         Store { images: state_dir.join("images") }
     }
 
+    /// The same, without links on the way: the folder of all images may be one.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn resolved(&self) -> Result<Self, ImageError> {
+        Ok(Store { images: self.images.canonicalize().map_err(ImageError::file("resolve", &self.images))? })
+    }
+
     /// The folder of all images.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -257,9 +265,9 @@ impl Store {
     pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<Locked, ImageError> {
         self.make()?;
         // Absolute, since the paths in it are used from other folders; what is seen in cells is at a place of its own.
-        let images = self.images.canonicalize().map_err(ImageError::file("resolve", &self.images))?;
-        let lock = take_lock(&images, progress)?;
-        let locked = Locked { store: Store { images }, _lock: lock };
+        let store = self.resolved()?;
+        let lock = take_lock(&store.images, progress)?;
+        let locked = Locked { store, _lock: lock };
         locked.sweep()?;
         Ok(locked)
     }

@@ -53,6 +53,7 @@ impl Asked {
                 if self.names.len() >= PULL_NAMES_MAX {
                     return if std::mem::replace(&mut self.told, true) { Answer::Nothing } else { Answer::Full };
                 }
+                self.told = false;
             }
             None => {}
         }
@@ -163,6 +164,16 @@ mod tests {
             asked.failed(&number.to_string(), true, begun);
         }
         assert_eq!([asked.ask("late", begun), asked.ask("late", begun)], [Answer::Full, Answer::Nothing], "told once");
-        assert_eq!(asked.ask("late", begun + PULL_AGAIN_AFTER), Answer::Pull);
+        let later = begun + PULL_AGAIN_AFTER;
+        assert_eq!(asked.ask("late", later), Answer::Pull);
+        let fill = |number: usize| {
+            let answer = asked.ask(&number.to_string(), later);
+            if answer == Answer::Pull {
+                asked.failed(&number.to_string(), true, later);
+            }
+            answer
+        };
+        let full = (0..PULL_NAMES_MAX).map(fill).filter(|answer| *answer == Answer::Full).count();
+        assert_eq!(full, 1, "told once more, since there was room in between");
     }
 }

@@ -130,6 +130,8 @@ fn start_puller(config: &Config, served: &Served) -> anyhow::Result<(Started, Ke
     let store = Store::at(&state_dir);
     // Made before the puller is held to it.
     store.blobs()?;
+    // What the puller says of an image's root is believed where it lies in there by this very name.
+    let store = store.resolved()?;
     let (link, theirs) = UnixStream::pair().context("cannot make the puller's sockets")?;
     let (keeper, of_puller) = ringfence_jail::packet::pair().context("cannot make the puller's sockets")?;
     let mut command = Command::new("/proc/self/exe");

@@ -131,7 +131,7 @@ impl Refused {
 impl Puller {
     /// Looks at what it needs while it may, and gives up the rest.
     fn prepare(setup: Setup, keeper: OwnedFd) -> Result<Puller, Box<dyn std::error::Error + Send + Sync>> {
-        let store = Store::at(&setup.state_dir);
+        let store = Store::at(&setup.state_dir).resolved()?;
         let allowed = Allowed::parse(&setup.allowed).ok_or("the setting `pull` is not understood")?;
         ringfence_jail::confine_puller(store.folder(), &readable())?;
         Ok(Puller {

@@ -61,12 +61,16 @@ fn an_image_is_pulled_behind_its_leases_and_served_without_a_restart() {
 }
 
 #[test]
-fn an_ordinary_user_pulls_as_well() {
+fn an_ordinary_user_pulls_as_well_into_a_store_behind_a_link() {
     let (registry, _) = registry(static_root);
     let house = House::new();
+    // On another disk, say.
+    let disk = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(disk.path(), house.folder().join("images")).unwrap();
     let user = if rustix::process::geteuid().is_root() { User::Other(43_212) } else { User::Same };
     if let User::Other(id) = user {
         chown(house.folder(), Some(id), Some(id)).unwrap();
+        chown(disk.path(), Some(id), Some(id)).unwrap();
     }
     let thing = format!("{}/some/thing:1", registry.host());
     let server = options().state_dir(house.folder()).user(user).args(["--pull", &thing]).start();
