@@ -49,6 +49,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) dir: BorrowedFd<'a>,
     pub(crate) name: &'a [u8],
     pub(crate) kind: FileType,
+    /// Its inode, as the folder has it.
+    pub(crate) inode: u64,
 }
 
 impl Entry<'_> {
@@ -78,7 +80,7 @@ pub(crate) fn each_entry(
             let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             kind = FileType::from_raw_mode(stat.st_mode);
         }
-        if each(Entry { dir: dir.as_fd(), name, kind }).is_break() {
+        if each(Entry { dir: dir.as_fd(), name, kind, inode: entry.ino() }).is_break() {
             return Ok(ControlFlow::Break(()));
         }
     }

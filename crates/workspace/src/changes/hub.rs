@@ -1,16 +1,15 @@
 //! The one inotify instance of the process, shared by all workspaces.
 //!
-//! Each visible folder of a workspace has a watch that fires once (`IN_ONESHOT`) and is gone: from then on the
-//! workspace is known to be dirty, and the scan that follows watches the folder anew. So a program that writes a
-//! million times costs two events, and cannot flood the queue that it shares with the other sessions.
+//! Each visible folder of a workspace has a watch that fires once (`IN_ONESHOT`) and is gone: from then on the folder is
+//! known to be another than it was, and the look that follows watches it anew. So a program that writes a million times
+//! costs two events, and cannot flood the queue that it shares with the other sessions.
 //!
 //! **Invariant.** A watch and its route are made under one lock with the reading of events: an event whose watch has
 //! no route is one that nobody waits for any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -36,8 +35,29 @@ static HUB: LazyLock<Hub> = LazyLock::new(|| Hub {
     routes: Mutex::new(HashMap::new()),
 });
 
-/// Set when something may have changed in a workspace.
-pub(crate) type Dirty = Arc<AtomicBool>;
+/// What may have changed in a workspace since the last look at it.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// It is not known where.
+    pub(crate) anywhere: bool,
+    /// In the folders of these watches, which have fired: never more than were made since the last look.
+    pub(crate) folders: HashSet<i32>,
+}
+
+/// The news of one workspace.
+pub(crate) type Dirty = Arc<Mutex<News>>;
+
+impl News {
+    /// Nothing has happened.
+    pub(crate) fn is_none(&self) -> bool {
+        !self.anywhere && self.folders.is_empty()
+    }
+}
+
+/// Looks at the news, or changes them.
+pub(crate) fn news(dirty: &Dirty) -> MutexGuard<'_, News> {
+    dirty.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) struct Hub {
     fd: Option<OwnedFd>,
@@ -83,11 +103,14 @@ impl Hub {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => mark_all(&routes),
                 Ok(event) => {
                     let (wd, what) = (event.wd(), event.events());
-                    if let Some(dirty) = routes.get(&wd) {
-                        dirty.store(true, Ordering::Release);
-                    }
+                    // It has fired, and is gone; what else is queued of it says no more.
+                    let Some(dirty) = routes.remove(&wd) else { continue };
+                    let mut news = news(&dirty);
                     if what.contains(ReadFlags::IGNORED) {
-                        routes.remove(&wd);
+                        // One that ends without having fired is that of a folder that is gone.
+                        news.anywhere = true;
+                    } else {
+                        news.folders.insert(wd);
                     }
                 }
                 Err(Errno::INTR) => {}
@@ -112,6 +135,6 @@ impl Hub {
 
 fn mark_all(routes: &HashMap<i32, Dirty>) {
     for dirty in routes.values() {
-        dirty.store(true, Ordering::Release);
+        news(dirty).anywhere = true;
     }
 }

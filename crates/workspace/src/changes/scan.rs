@@ -1,13 +1,15 @@
-//! One look at all visible files of a workspace, and the best few of those that changed.
+//! A look at the visible files of a workspace or of one of its folders, and the best few of those that changed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 
+use crate::error::FileError;
 use crate::limits::SCAN_ENTRIES_MAX;
 use crate::root::join;
 use crate::tree::{Folder, each_entry, open_folder};
@@ -22,54 +24,111 @@ pub(super) fn is_left_out(name: &[u8]) -> bool {
     name.starts_with(b".") || CACHES.contains(&name)
 }
 
-/// Hands every visible folder to `watch` before it is read, and every visible regular file to `each` as (folder's
-/// path, name, what it is). Follows no link and leaves the file system of the root never. False where it broke off.
-pub(super) fn visit(
+/// A visible folder as it was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// Below the root.
+    pub(super) path: Arc<[u8]>,
+    /// Of the names and inodes of the visible folders in it.
+    pub(super) subfolders: u64,
+}
+
+/// How many entries may still be looked at.
+pub(super) struct Budget(usize);
+
+impl Budget {
+    /// That of one look.
+    pub(super) fn of_a_look() -> Self {
+        Budget(SCAN_ENTRIES_MAX)
+    }
+}
+
+/// Hands every visible folder to `watch` before it is read and to `done` when it was, and every visible regular file to
+/// `each` as (folder's path, name, what it is). Follows no link and leaves the file system of the root never. False where
+/// it broke off.
+pub(super) fn visit<W>(
     root: BorrowedFd<'_>,
-    mut watch: impl FnMut(BorrowedFd<'_>),
+    keys: &RandomState,
+    mut watch: impl FnMut(BorrowedFd<'_>) -> W,
+    mut done: impl FnMut(W, Read),
     mut each: impl FnMut(&[u8], &[u8], &Stat),
 ) -> bool {
-    let mut entries = 0;
+    let mut budget = Budget::of_a_look();
     let mut whole = true;
     let mut todo = vec![Folder::top()];
     while let Some(folder) = todo.pop() {
         let path = folder.path();
         // A folder that cannot be opened is gone, or so deep that no caller's path reaches what is in it.
         let Ok(dir) = open_folder(root, &path) else { continue };
-        watch(dir.as_fd());
-        let read = each_entry(&dir, |entry| {
-            entries += 1;
-            if entries > SCAN_ENTRIES_MAX {
-                return ControlFlow::Break(());
+        let watched = watch(dir.as_fd());
+        let read = read_folder(
+            &dir,
+            keys,
+            &mut budget,
+            |name| todo.push(Folder::child(&path, name)),
+            |name, stat| each(&path, name, stat),
+        );
+        let subfolders = match read {
+            Ok(subfolders) => subfolders,
+            Err(_) => {
+                whole = false;
+                Some(0)
             }
-            if is_left_out(entry.name) {
-                return ControlFlow::Continue(());
-            }
-            match entry.kind {
-                FileType::Directory => todo.push(Folder::child(&path, entry.name)),
-                FileType::RegularFile => {
-                    if let Some(stat) = entry.stat()
-                        && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                    {
-                        each(&path, entry.name, &stat);
-                    }
-                }
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        });
-        match read {
-            Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(())) => return false,
-            Err(_) => whole = false,
+        };
+        done(watched, Read { path, subfolders: subfolders.unwrap_or(0) });
+        if subfolders.is_none() {
+            return false;
         }
     }
     whole
 }
 
-/// The hash of `folder/name`, as that of the joined path.
-pub(super) fn join_hash(keys: &RandomState, folder: &[u8], name: &[u8]) -> u64 {
-    keys.hash_one(join(folder, name).as_slice())
+/// Hands every visible folder in `dir` and every visible regular file to the caller: a digest of the folders' names and
+/// inodes, in whatever order they are read; `None` where the budget was used up.
+pub(super) fn read_folder(
+    dir: &OwnedFd,
+    keys: &RandomState,
+    budget: &mut Budget,
+    mut subfolder: impl FnMut(&[u8]),
+    mut each: impl FnMut(&[u8], &Stat),
+) -> Result<Option<u64>, FileError> {
+    let mut subfolders = 0u64;
+    let read = each_entry(dir, |entry| {
+        match budget.0.checked_sub(1) {
+            Some(left) => budget.0 = left,
+            None => return ControlFlow::Break(()),
+        }
+        if is_left_out(entry.name) {
+            return ControlFlow::Continue(());
+        }
+        match entry.kind {
+            FileType::Directory => {
+                subfolders = subfolders.wrapping_add(keys.hash_one((entry.name, entry.inode)));
+                subfolder(entry.name);
+            }
+            FileType::RegularFile => {
+                if let Some(stat) = entry.stat()
+                    && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                {
+                    each(entry.name, &stat);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(read.is_continue().then_some(subfolders))
+}
+
+/// The hash of a path, in one piece or as `folder/name`.
+pub(super) fn path_hash(keys: &RandomState, folder: &[u8], name: &[u8]) -> u64 {
+    let mut hasher = keys.build_hasher();
+    hasher.write(folder);
+    if !folder.is_empty() {
+        hasher.write(b"/");
+    }
+    hasher.write(name);
+    hasher.finish()
 }
 
 /// The changed files: the most wanted by name, the others by number.
