@@ -16,7 +16,7 @@ use serde_json::json;
 /// Calls that are counted.
 const CALLS: usize = 60;
 /// System calls of the daemon for one `print(1+1)`, from the request to the next; docs/performance.md has the list.
-const EXEC_MAX: usize = 19;
+const EXEC_MAX: usize = 16;
 /// The same for GET /health.
 const HEALTH_MAX: usize = 3;
 

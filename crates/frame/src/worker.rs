@@ -4,9 +4,9 @@
 //!
 //! | kind | direction | payload (`struct` format) |
 //! | --- | --- | --- |
-//! | 1 Run | to the worker | `<QIB3x`: nonce, call number (from 1), flags (bit 0: echo the last expression), then the source, UTF-8 |
+//! | 1 Run | to the worker | `<QIB3x`: nonce, call number (from 1), flags (bit 0: echo the last expression, bit 1: count the CPU time), then the source, UTF-8 |
 //! | 129 Hello | to the daemon | `<IBB2x`: the worker's pid in the cell, Python's major and minor version |
-//! | 130 Done | to the daemon | `<QiBB2xQ`: nonce of the call, return code, how it ended ([`Ended`]), hints ([`Hints`]), CPU time of the call in microseconds |
+//! | 130 Done | to the daemon | `<QiBB2xQ`: nonce of the call, return code, how it ended ([`Ended`]), hints ([`Hints`]), CPU time of the call in microseconds, 0 where it was not to be counted |
 //!
 //! User code can reach the socket and write anything: whatever is no Done frame with the nonce of the running call
 //! is a protocol violation, and costs the session its interpreter.
@@ -34,6 +34,8 @@ pub struct Run<'a> {
     pub call: u32,
     /// Print the repr of a last expression.
     pub echo_last: bool,
+    /// Count the CPU time of the call: what no cgroup counts.
+    pub count_cpu: bool,
     /// The source.
     pub code: &'a str,
 }
@@ -58,7 +60,7 @@ pub enum FromWorker {
         ended: Ended,
         /// What an uncaught exception hints at.
         hints: Hints,
-        /// CPU time of the worker during the call, microseconds, by its own account.
+        /// CPU time of the worker during the call, microseconds, by its own account; 0 where it was not to count.
         cpu_us: u64,
     },
 }
@@ -103,7 +105,7 @@ pub fn encode_run(run: Run<'_>, bytes: &mut Vec<u8>) -> Result<(), DecodeError> 
     bytes.extend_from_slice(&[VERSION, RUN, 0, 0]);
     bytes.extend_from_slice(&run.nonce.to_le_bytes());
     bytes.extend_from_slice(&run.call.to_le_bytes());
-    bytes.extend_from_slice(&[u8::from(run.echo_last), 0, 0, 0]);
+    bytes.extend_from_slice(&[u8::from(run.echo_last) | u8::from(run.count_cpu) << 1, 0, 0, 0]);
     bytes.extend_from_slice(run.code.as_bytes());
     Ok(())
 }
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_run_frame_has_its_documented_layout() {
         let mut bytes = Vec::new();
-        encode_run(Run { nonce: 1, call: 2, echo_last: true, code: "x" }, &mut bytes).unwrap();
+        encode_run(Run { nonce: 1, call: 2, echo_last: true, count_cpu: false, code: "x" }, &mut bytes).unwrap();
         assert_eq!(bytes, [17, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, b'x']);
     }
 }

@@ -53,7 +53,7 @@ fn worker(data: &[u8]) {
 fn run(nonce: u64, code: &[u8]) {
     let code = String::from_utf8_lossy(code);
     let mut bytes = Vec::new();
-    let encoded = encode_run(Run { nonce, call: 1, echo_last: false, code: &code }, &mut bytes);
+    let encoded = encode_run(Run { nonce, call: 1, echo_last: false, count_cpu: true, code: &code }, &mut bytes);
     assert!(encoded.is_ok());
     let length = bytes.first_chunk().map(|length| u32::from_le_bytes(*length));
     assert_eq!(length.map(|length| length as usize + HEADER_BYTES), Some(bytes.len()));

@@ -27,9 +27,8 @@ class PyplotWatch:
 class Figures:
     """Charts become files: pyplot's open figures are written as PNG by `show` and at the end of a call."""
 
-    def __init__(self, home, say):
-        self.home = home
-        self.say = say
+    def __init__(self):
+        self.home = self.say = None
         self.managers = None  # pyplot's table of open figures, once pyplot is imported
         self.saved = weakref.WeakSet()  # figures that the code has saved itself
         self.written = weakref.WeakKeyDictionary()  # figure -> (path, identity) of what we wrote
@@ -39,6 +38,11 @@ class Figures:
             self.attach(modules["matplotlib.pyplot"])
         else:
             sys.meta_path.insert(0, PyplotWatch(self.attach))
+
+    def settle_in(self, home, say):
+        """In the session: its workspace, and what to say a failure with."""
+        self.home = home
+        self.say = say
 
     def attach(self, pyplot):
         try:

@@ -3,8 +3,8 @@
 This program is one source in five parts, put together in this order: ground, tracebacks, library, figures, worker.
 This part has what user code must not be able to take away, the streams, the sources, and the socket to the daemon.
 
-The zygote executes this source once, before it forks, in a namespace of its own; the locked-down child then calls
-`serve(frame_fd)`, which never returns. By then fd 0 is /dev/null, fds 1 and 2 are the cell's output pipes, the frame
+The zygote executes this source once, before it forks, in a namespace of its own, and calls `prepare()` when it has
+imported what sessions want; the locked-down child then calls `serve(frame_fd)`, which never returns. By then fd 0 is /dev/null, fds 1 and 2 are the cell's output pipes, the frame
 socket is the only other descriptor, and the working directory is the workspace. docs/interpreter.md says what users
 may rely on; crates/frame/src/worker.rs documents the frames.
 
@@ -52,7 +52,7 @@ HEADER, RUN_HEAD = struct.Struct("<IBBH"), struct.Struct("<QIB3x")
 HELLO_BODY, DONE_BODY = struct.Struct("<IBB2x"), struct.Struct("<QiBB2xQ")
 RETURNED, RAISED, EXITED, INTERRUPTED = range(4)
 HINT_MEMORY, HINT_DISK, HINT_PROCESSES = 1, 2, 4
-ECHO_LAST = 1
+ECHO_LAST, COUNT_CPU = 1, 2
 DISGUISE = "__ringfence__"  # marks the globals of functions of ours that stand in for a library's
 
 EXIT_BROKEN = 71
@@ -125,19 +125,23 @@ class Streams:
     PLACES = tuple((fd, name, "__%s__" % name) for fd, name in enumerate(NAMES))
 
     def __init__(self):
-        self.streams = [open_stream(fd, "<%s>" % name) for fd, name in enumerate(self.NAMES)]
+        """On pipes; which, is all one to the objects."""
+        self.streams = [None] + [open_stream(fd, "<%s>" % self.NAMES[fd]) for fd in (1, 2)]
+        self.places = vars(sys)
+
+    def settle_in(self):
+        """On the descriptors of the session."""
+        self.streams[0] = open_stream(0, "<stdin>")
         self.saved = {fd: high_fd(fd) for fd in (1, 2)}
         self.known = {fd: identity(fd) for fd in (1, 2)}
-        self.places = vars(sys)
-        self.restore()
 
     def restore(self):
-        """Before a call: descriptors, stream objects and their places in `sys` are as they were at the start."""
+        """Before a call: its output goes into the pipes and waits where they are full, and the stream objects and their
+        places in `sys` are as they were at the start."""
         try:
-            for fd, known in self.known.items():
-                if fstat(fd)[1:3] != known or not get_blocking(fd):
-                    self.repair()
-            get_blocking(0)
+            # Both may be set by whoever else has the pipes, such as a process that an earlier call has left.
+            if not (get_blocking(1) and get_blocking(2)):
+                self.repair()
         except OSError:
             self.repair()
         places = self.places
@@ -149,6 +153,15 @@ class Streams:
                 places[name] = stream
             if places.get(original) is not stream:
                 places[original] = stream
+
+    def take_back(self):
+        """After a call: descriptors that it closed or put something else in the place of are what they were."""
+        try:
+            get_blocking(0)
+            if fstat(1)[1:3] != self.known[1] or fstat(2)[1:3] != self.known[2]:
+                self.repair()
+        except OSError:
+            self.repair()
 
     def repair(self):
         """Puts the cell's pipes back on 1 and 2, and something on 0; without the saved ones there is no way on."""
@@ -280,7 +293,7 @@ class Link:
             leave(EXIT_BROKEN)
 
     def next_run(self):
-        """The payload of the next Run frame; the end of the stream is the end of the session."""
+        """Nonce, number, flags and source of the next Run frame; the end of the stream is the end of the session."""
         received = self.received
         while len(received) < HEADER.size:
             received += self.read_some(READ_BYTES)
@@ -290,9 +303,10 @@ class Link:
         end = HEADER.size + length
         while len(received) < end:
             received += self.read_some(min(end - len(received), READ_BYTES_MAX))
-        payload = bytes(received[HEADER.size : end])
+        nonce, number, flags = RUN_HEAD.unpack_from(received, HEADER.size)
+        source = received[HEADER.size + RUN_HEAD.size : end]
         del received[:end]
-        return payload
+        return nonce, number, flags, source
 
     def read_some(self, size):
         data = self.receive_bytes(size)

@@ -7,9 +7,10 @@ class Worker:
     def __init__(self, frame_fd):
         self.pid = getpid()
         self.link = Link(frame_fd)
-        self.streams = Streams()
-        self.sources = Sources()
-        self.figures = Figures(getcwd(), self.say)
+        made = PREPARED[0] if PREPARED else Prepared()
+        self.streams, self.sources, self.figures = made.streams, made.sources, made.figures
+        self.streams.settle_in()
+        self.figures.settle_in(getcwd(), self.say)
         self.loop = None
         self.futures = 0
         # `busy`: a call has begun and not ended. `live`: what runs may be interrupted by an exception.
@@ -26,7 +27,6 @@ class Worker:
         sys.path[:] = [""] + [entry for entry in sys.path if entry != ""]
         sys.dont_write_bytecode = True  # no __pycache__ among the user's files, and none that is stale
         sys.meta_path.append(LateFinder())
-        inspect.getfile = getfile_for(self.sources)
         if not hasattr(builtins, "exit"):
             import _sitebuiltins
 
@@ -56,20 +56,22 @@ class Worker:
     def serve(self):
         self.link.send(HELLO, HELLO_BODY.pack(self.pid, *sys.version_info[:2]))
         while True:
-            payload = self.wait()
-            begun = cpu_ns()
-            nonce, number, flags = RUN_HEAD.unpack_from(payload)
+            nonce, number, flags, source = self.wait()
+            begun = cpu_ns() if flags & COUNT_CPU else 0
             self.prepare()
-            ended, code, hints = self.call(number, payload[RUN_HEAD.size :].decode("utf-8"), flags & ECHO_LAST)
+            ended, code, hints = self.call(number, source.decode("utf-8"), flags & ECHO_LAST)
             self.streams.flush()
-            self.disarm()
             self.busy = False
             if getpid() != self.pid:  # forked by a hook of the user's, without our knowing
                 leave(0)
-            self.link.send(DONE, DONE_BODY.pack(nonce, code, ended, hints, (cpu_ns() - begun) // 1000))
+            cpu_us = (cpu_ns() - begun) // 1000 if flags & COUNT_CPU else 0
+            self.link.send(DONE, DONE_BODY.pack(nonce, code, ended, hints, cpu_us))
+            # Nobody waits for what comes now.
+            self.disarm()
+            self.streams.take_back()
 
     def wait(self):
-        """The payload of the next Run frame. A signal handler of the user's may raise into the waiting."""
+        """The next call. A signal handler of the user's may raise into the waiting."""
         error = None
         for _ in range(READ_RETRIES_MAX):
             try:
@@ -266,6 +268,34 @@ class Worker:
 
 
 BASE = {Worker.serve.__code__, Worker.call.__code__}
+
+
+class Prepared:
+    """What is the same in every session. Made before the fork, it costs a session neither time nor memory."""
+
+    def __init__(self):
+        self.streams = Streams()
+        self.sources = Sources()
+        self.figures = Figures()
+        inspect.getfile = getfile_for(self.sources)
+
+
+PREPARED = []  # one, where it was made before the fork
+
+
+def prepare():
+    """In a process that forks itself into sessions: all that they want is imported."""
+    kept = [high_fd(fd) for fd in (1, 2)]
+    ends = os.pipe()
+    try:
+        for fd in (1, 2):
+            dup2(ends[1], fd)
+        PREPARED.append(Prepared())
+    finally:
+        for fd, own in zip((1, 2), kept):
+            dup2(own, fd)
+        for fd in (*kept, *ends):
+            close(fd)
 
 
 def serve(frame_fd):

@@ -198,8 +198,6 @@ def lock_down(config, seccomp, identity, descriptors):
         resource.setrlimit(limit, (soft, hard))
     os.umask(0o022)
     os.chdir(config["cwd"])
-    os.environ.clear()
-    os.environ.update(config["environment"])
     os.setsid()
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     load_seccomp(seccomp)
@@ -439,6 +437,10 @@ def main():
     warm_up()
     SOURCES.extend(random_sources())
     reseed()  # what cannot be seeded anew is told here, where the log hears it, and not in each fork
+    worker.prepare()
+    # What was for the imports alone is for no session.
+    os.environ.clear()
+    os.environ.update(config["environment"])
     if threads() != 1:
         raise SystemExit("zygote: a preloaded module started a thread; take it out of the image's preloads")
     link = socket.socket(fileno=LINK_FD)

@@ -42,7 +42,7 @@ pub struct Cell {
     interrupt: InterruptHandle,
     workspace: OwnedFd,
     owner_id: u32,
-    meters: MeterFiles,
+    pub(crate) meters: MeterFiles,
     events: watch::Receiver<CellEvents>,
     /// A killing that was not over when its call's answer had to leave.
     killing: Option<Killing>,

@@ -53,6 +53,11 @@ impl MeterFiles {
         }
     }
 
+    /// Whether the kernel counts the CPU time.
+    pub(crate) fn count_cpu(&self) -> bool {
+        self.cpu.is_some()
+    }
+
     /// CPU time used so far, microseconds.
     pub(crate) fn cpu_us(&self) -> Option<u64> {
         take(self.cpu.as_ref()?, cpu_us)

@@ -1,5 +1,6 @@
 //! The pipes that carry what programs write, and what is kept of it between calls.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
@@ -45,8 +46,6 @@ impl Pipe {
     /// Takes what waits, at most about `bytes_max`, without waiting.
     fn take(&self, watch: Option<&Shared>, scratch: &mut Vec<u8>, into: &mut HeadTail, bytes_max: usize) {
         let mut taken = 0;
-        scratch.clear();
-        scratch.reserve_exact(READ_BYTES);
         while !self.ended() && taken < bytes_max {
             scratch.clear();
             match self.read(watch, scratch) {
@@ -117,26 +116,34 @@ pub(crate) struct Background {
     streams: Mutex<Streams>,
 }
 
-/// One call's two streams, and a buffer to read with.
+thread_local! {
+    /// What pipes are read with, one after the other: room for [`READ_BYTES`]. What it still holds then is no use to anybody.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One call's two streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(crate) out: HeadTail,
     pub(crate) err: HeadTail,
-    scratch: Vec<u8>,
 }
 
 impl Streams {
     /// Empty streams that keep `bytes_max` each.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let bytes_max = if holds(Mitigation::OutputBytes) { bytes_max } else { usize::MAX >> 1 };
-        Streams { out: HeadTail::new(bytes_max), err: HeadTail::new(bytes_max), scratch: Vec::new() }
+        Streams { out: HeadTail::new(bytes_max), err: HeadTail::new(bytes_max) }
     }
 
     /// Takes what waits in both pipes, at most about `bytes_max` of each.
     pub(crate) fn take(&mut self, pair: &Pair, watch: Option<&PairWatch>, bytes_max: usize) {
         let (out, err) = (watch.map(|watch| &watch.out), watch.map(|watch| &watch.err));
-        pair.out.take(out, &mut self.scratch, &mut self.out, bytes_max);
-        pair.err.take(err, &mut self.scratch, &mut self.err, bytes_max);
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            scratch.reserve_exact(READ_BYTES);
+            pair.out.take(out, scratch, &mut self.out, bytes_max);
+            pair.err.take(err, scratch, &mut self.err, bytes_max);
+        });
     }
 
     /// Takes what is left in both once a call has ended.
@@ -174,10 +181,7 @@ impl Background {
 
     /// Takes what waits in a pair, at most about `bytes_max` of each stream.
     pub(crate) fn absorb(&self, pair: &Pair, watch: Option<&PairWatch>, bytes_max: usize) {
-        let mut streams = lock(&self.streams);
-        streams.take(pair, watch, bytes_max);
-        // At rest a session holds no buffer for reading.
-        streams.scratch = Vec::new();
+        lock(&self.streams).take(pair, watch, bytes_max);
     }
 }
 

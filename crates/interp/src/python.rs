@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringfence_frame::init::ToInit;
 use ringfence_frame::worker::{Ended, Run};
-use ringfence_op::{CallReport, Python};
+use ringfence_op::{CallReport, Python, random_bytes};
 use tokio::time::Instant;
 
 use crate::cell::{Begun, Cell, Slot};
@@ -47,12 +47,13 @@ impl Cell {
             self.slot = Slot::Ready(worker);
             return Err(Ending::Stopped { cause: StopCause::Asked, what: Stopped::NeverStarted });
         }
-        let Ok(nonce) = nonce() else {
+        let Ok(nonce) = random_bytes().map(|bytes| u64::from_ne_bytes(bytes).max(1)) else {
             self.slot = Slot::Ready(worker);
             return Err(Ending::NoInterpreter);
         };
         self.calls = self.calls.saturating_add(1);
-        let run = Run { nonce, call: self.calls, echo_last: python.echo_last, code: &python.code };
+        let count_cpu = !self.meters.count_cpu();
+        let run = Run { nonce, call: self.calls, echo_last: python.echo_last, count_cpu, code: &python.code };
         let ran = self.run(&mut worker, run, begun).await?;
         if ran.keep {
             self.slot = Slot::Ready(worker);
@@ -140,10 +141,4 @@ impl Cell {
         running.drain();
         Ok(Ran { ending: Ending::Stopped { cause, what: Stopped::Killed }, cpu_us: 0, keep: false })
     }
-}
-
-fn nonce() -> Result<u64, getrandom::Error> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes).max(1))
 }

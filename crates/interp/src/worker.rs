@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use crate::watched::{Watched, watch_reads, watch_writes};
 use ringfence_frame::worker::{Ended, FromWorker, Hints, Run, decode_from_worker, encode_run};
@@ -114,10 +115,14 @@ impl Worker {
         self.events.borrow().death(self.keeper_pid).map(Death::from_wait)
     }
 
-    /// Whether it can take a call: alive, and silent since the last one.
+    /// Whether it can take a call: alive, and silent since the last one, as far as the runtime has heard. What it says
+    /// afterwards, it says in the call that comes.
     pub(crate) fn is_sound(&mut self) -> bool {
         if self.death().is_some() || !self.inbox.is_empty() {
             return false;
+        }
+        if self.frame.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
+            return true;
         }
         let mut byte = [0; 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// All but the figures; the files are loaded by name, so that one that goes missing fails.
-const PLAIN: [&str; 8] = [
+const PLAIN: [&str; 9] = [
     "test_awaiting",
     "test_forks",
     "test_frames",
     "test_interrupts",
     "test_main_module",
+    "test_prepared",
     "test_results",
     "test_streams",
     "test_vandals",

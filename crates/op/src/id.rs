@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::random::random_bytes;
+
 /// A session's id: 128 random bits as 32 lower-case hexadecimal digits. It addresses a session and is no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(u128);
@@ -53,13 +55,8 @@ impl ToolUseId {
     /// # Errors
     /// When the kernel gives no random bytes.
     pub fn random() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 12];
-        getrandom::fill(&mut bytes)?;
-        let mut text = String::from("srvtoolu_");
-        for byte in bytes {
-            text.push_str(&format!("{byte:02x}"));
-        }
-        Ok(ToolUseId(text))
+        let number = u128::from_ne_bytes(random_bytes()?) >> 32;
+        Ok(ToolUseId(format!("srvtoolu_{number:024x}")))
     }
 
     /// The text.
@@ -77,6 +74,15 @@ mod tests {
     fn a_session_id_survives_its_text() {
         let id = SessionId::random().unwrap();
         assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+    }
+
+    #[test]
+    fn a_generated_correlation_id_has_its_form() {
+        let [one, two] = [ToolUseId::random().unwrap(), ToolUseId::random().unwrap()];
+        assert_ne!(one, two);
+        let digits = one.as_str().strip_prefix("srvtoolu_").unwrap();
+        assert_eq!(digits.len(), 24);
+        assert!(digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod fault;
 mod id;
 mod limits;
 mod path;
+mod random;
 mod root;
 mod tenant;
 
@@ -22,5 +23,6 @@ pub use fault::{Fault, FaultKind};
 pub use id::{SessionId, ToolUseId};
 pub use limits::{CallLimits, CellLimits, ImageLimits, Tier, parse_bytes};
 pub use path::{PathRefusal, WorkspacePath};
+pub use random::random_bytes;
 pub use root::{Bind, RootFile, RootSpec, RootSymlink};
 pub use tenant::{Tenant, WorkspaceId};

@@ -21,6 +21,7 @@ SOURCE_FILES = ("ground.py", "tracebacks.py", "library.py", "figures.py", "worke
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = struct.Struct("<IBBH")
 RUN, HELLO, DONE = 1, 129, 130
+COUNT_CPU = 2
 RETURNED, RAISED, EXITED, INTERRUPTED = range(4)
 MEMORY, DISK, PROCESSES = 1, 2, 4
 WAIT_SECONDS_MAX = 60
@@ -108,7 +109,7 @@ class Session:
     def send(self, code, echo=False, nonce=NONCE):
         self.calls += 1
         source = code.encode("utf-8")
-        head = struct.pack("<QIB3x", nonce, self.calls, int(echo))
+        head = struct.pack("<QIB3x", nonce, self.calls, COUNT_CPU | int(echo))
         self.frames.sendall(HEADER.pack(len(head) + len(source), 1, RUN, 0) + head + source)
 
     def run(self, code, echo=False, on_output=None):
