@@ -4,7 +4,7 @@ This program is one source in five parts, put together in this order: ground, tr
 This part has what user code must not be able to take away, the streams, the sources, and the socket to the daemon.
 
 The zygote executes this source once, before it forks, in a namespace of its own, and calls `prepare()` when it has
-imported what sessions want; the locked-down child then calls `serve(frame_fd)`, which never returns. By then fd 0 is /dev/null, fds 1 and 2 are the cell's output pipes, the frame
+imported what sessions want, and `rehearse()` last of all; the locked-down child then calls `serve(frame_fd)`, which never returns. By then fd 0 is /dev/null, fds 1 and 2 are the cell's output pipes, the frame
 socket is the only other descriptor, and the working directory is the workspace. docs/interpreter.md says what users
 may rely on; crates/frame/src/worker.rs documents the frames.
 
@@ -241,6 +241,12 @@ class Sources:
             oldest = next(iter(self.texts))
             self.size -= len(self.texts.pop(oldest))
             cache.pop(oldest, None)
+
+    def forget(self):
+        for name in self.texts:
+            line_cache().pop(name, None)
+        self.texts.clear()
+        self.size = 0
 
     def publish_again(self):
         """For a traceback, after linecache.clearcache()."""

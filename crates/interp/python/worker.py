@@ -32,7 +32,6 @@ class Worker:
 
             builtins.exit = _sitebuiltins.Quitter("exit", "")
             builtins.quit = _sitebuiltins.Quitter("quit", "")
-        os.register_at_fork(after_in_child=self.after_fork)
         self.prepare()
 
     def after_fork(self):
@@ -54,6 +53,7 @@ class Worker:
         self.pending = self.busy
 
     def serve(self):
+        os.register_at_fork(after_in_child=self.after_fork)
         self.link.send(HELLO, HELLO_BODY.pack(self.pid, *sys.version_info[:2]))
         while True:
             nonce, number, flags, source = self.wait()
@@ -285,17 +285,57 @@ PREPARED = []  # one, where it was made before the fork
 
 def prepare():
     """In a process that forks itself into sessions: all that they want is imported."""
+    on_a_pipe(lambda: PREPARED.append(Prepared()))
+
+
+def on_a_pipe(what):
+    """Does it while 1 and 2 are a pipe."""
     kept = [high_fd(fd) for fd in (1, 2)]
     ends = os.pipe()
     try:
         for fd in (1, 2):
             dup2(ends[1], fd)
-        PREPARED.append(Prepared())
+        what()
     finally:
         for fd, own in zip((1, 2), kept):
             dup2(own, fd)
         for fd in (*kept, *ends):
             close(fd)
+
+
+def rehearse():
+    """Does what each session begins with, and takes it back: last of all before the fork.
+
+    What the interpreter remembers of it is shared then. A method that is not in its cache costs a session a page for the
+    place in the cache, one for the name that comes in and one for the name that goes out.
+    """
+    on_a_pipe(rehearse_a_call)
+
+
+def rehearse_a_call():
+    lists, handler = (sys.argv, sys.path, sys.meta_path), getsignal(SIGINT)
+    before, places, main = [each[:] for each in lists], dict(vars(sys)), modules.get("__main__")
+    other, frames = socket.socketpair()
+    worker = Worker(frames.detach())
+    try:
+        worker.call(0, "print(1+1)", 0)
+        worker.streams.flush()
+        worker.link.send(HELLO, HELLO_BODY.pack(0, 0, 0))
+        worker.disarm()
+        worker.streams.take_back()
+        worker.prepare()
+    finally:
+        worker.link.socket.close()
+        other.close()
+        for fd in worker.streams.saved.values():
+            close(fd)
+        for each, kept in zip(lists, before):
+            each[:] = kept
+        for name in (*Streams.NAMES, *(name for _, _, name in Streams.PLACES), "dont_write_bytecode"):
+            setattr(sys, name, places[name])
+        modules["__main__"] = main
+        set_signal(SIGINT, handler)
+        worker.sources.forget()
 
 
 def serve(frame_fd):

@@ -59,6 +59,7 @@ MT19937_WORDS = 624
 POOL_BYTES = (16 if sys.version_info >= (3, 10) else 4) << 10
 SMALL_BYTES_MAX = 512  # what is larger comes from malloc
 HOLES_MAX = 20_000  # of one size
+REHEARSALS = 8  # so often, and the interpreter has rewritten its code (PEP 659)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -410,6 +411,15 @@ def join_libraries():
             libc.mprotect(ctypes.c_void_p(first), ctypes.c_size_t(last - first), rights)
 
 
+def rehearse(worker):
+    try:
+        for _ in range(REHEARSALS):
+            reseed()
+            worker.rehearse()
+    except Exception as error:
+        sys.stderr.write(f"ringfence: what a session begins with could not be rehearsed: {error}\n")
+
+
 def threads():
     return len(os.listdir("/proc/self/task"))
 
@@ -452,6 +462,7 @@ def main():
     holes = fill_holes()  # noqa: F841  (kept for ever)
     join_pages()
     join_libraries()
+    rehearse(worker)
     zygote.run()
     os._exit(0)  # nothing is to be taken apart, and what it has forked lives on
 
