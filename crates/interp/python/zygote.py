@@ -46,6 +46,7 @@ CELL_NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CL
 
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
+PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
@@ -53,6 +54,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_MAX = 64
+STATUS_BYTES_MAX = 64 << 10
 MADV_COLLAPSE = 25
 HUGE_PAGE = 2 << 20
 MT19937_WORDS = 624
@@ -104,8 +106,7 @@ def load_seccomp(program):
 
 def verify(identity):
     """Holds the kernel's own account of this process to what it must be."""
-    with open("/proc/self/status", "rb") as status:
-        fields = dict(line.split(b":", 1) for line in status.read().splitlines())
+    fields = status_fields()
     for name in (b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb"):
         if int(fields[name], 16) != 0:
             raise PermissionError(f"{name.decode()} is not empty")
@@ -116,6 +117,14 @@ def verify(identity):
         raise PermissionError("the cell's filter is not in force")
     if os.getresuid() != (identity,) * 3 or os.getresgid() != (identity,) * 3 or identity == 0:
         raise PermissionError("the user is not the cell's")
+
+
+def status_fields():
+    status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return dict(line.split(b":", 1) for line in os.read(status, STATUS_BYTES_MAX).splitlines())
+    finally:
+        os.close(status)
 
 
 SOURCES = []  # what preloaded modules draw random numbers from, besides `random` and `numpy.random` themselves
@@ -184,8 +193,9 @@ def lock_down(config, seccomp, identity, descriptors):
     for procs in cgroups:
         os.write(procs, b"0")
     try:
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("500")
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(score, b"500")
+        os.close(score)
     except OSError:
         pass  # only a hint, so that the kernel prefers it to the cell's init
     syscall("setns", pidfd, CELL_NAMESPACES)
@@ -412,8 +422,12 @@ def join_libraries():
 
 
 def rehearse(worker):
+    """What each fork begins with, as far as that leaves the zygote as it is: what is remembered of it is shared."""
     try:
         for _ in range(REHEARSALS):
+            status_fields()
+            for capability in range(CAPABILITIES_MAX):
+                libc.prctl(PR_CAPBSET_READ, ctypes.c_ulong(capability), 0, 0, 0)
             reseed()
             worker.rehearse()
     except Exception as error:
