@@ -316,18 +316,21 @@ def rehearse_a_call():
     lists, handler = (sys.argv, sys.path, sys.meta_path), getsignal(SIGINT)
     before, places, main = [each[:] for each in lists], dict(vars(sys)), modules.get("__main__")
     other, frames = socket.socketpair()
-    worker = Worker(frames.detach())
+    fds = []
     try:
+        worker = Worker(frames.detach())
+        fds += worker.streams.saved.values()
         worker.call(0, "print(1+1)", 0)
         worker.streams.flush()
         worker.link.send(HELLO, HELLO_BODY.pack(0, 0, 0))
         worker.disarm()
         worker.streams.take_back()
         worker.prepare()
-    finally:
         worker.link.socket.close()
+        worker.sources.forget()
+    finally:
         other.close()
-        for fd in worker.streams.saved.values():
+        for fd in fds:
             close(fd)
         for each, kept in zip(lists, before):
             each[:] = kept
@@ -335,7 +338,6 @@ def rehearse_a_call():
             setattr(sys, name, places[name])
         modules["__main__"] = main
         set_signal(SIGINT, handler)
-        worker.sources.forget()
 
 
 def serve(frame_fd):
