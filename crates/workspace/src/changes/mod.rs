@@ -270,7 +270,10 @@ mod tests {
         assert_eq!(look(&|at| fs::remove_dir(at.join("b/c")).unwrap()), all);
         assert_eq!(look(&|at| fs::hard_link(at.join("a/1"), at.join("a/3")).unwrap()).len(), 6);
         assert_eq!(look(&|at| fs::write(at.join("b/1"), "x").unwrap()).len(), 6);
-        assert_eq!(look(&|at| fs::write(at.join("a/3"), "x").and_then(|()| fs::remove_file(at.join("a/3"))).unwrap()), all);
+        assert_eq!(
+            look(&|at| fs::write(at.join("a/3"), "x").and_then(|()| fs::remove_file(at.join("a/3"))).unwrap()),
+            all
+        );
         assert_eq!(look(&|at| fs::write(at.join("b/deep/1"), "x").unwrap()), ["b/deep/1"]);
     }
 
@@ -323,13 +326,19 @@ mod tests {
     /// A look at all files, by whoever watches none.
     fn look_at_all(root: &File, known: &mut HashMap<Vec<u8>, u64>, keys: &RandomState) -> Vec<String> {
         let (mut seen, mut names) = (HashMap::new(), Vec::new());
-        let whole = scan::visit(root.as_fd(), keys, |_| (), |(), _| {}, |folder, name, stat| {
-            let path = crate::root::join(folder, name);
-            if known.get(&path) != Some(&stamp(keys, stat)) {
-                names.push(String::from_utf8(path.clone()).unwrap());
-            }
-            seen.insert(path, stamp(keys, stat));
-        });
+        let whole = scan::visit(
+            root.as_fd(),
+            keys,
+            |_| (),
+            |(), _| {},
+            |folder, name, stat| {
+                let path = crate::root::join(folder, name);
+                if known.get(&path) != Some(&stamp(keys, stat)) {
+                    names.push(String::from_utf8(path.clone()).unwrap());
+                }
+                seen.insert(path, stamp(keys, stat));
+            },
+        );
         assert!(whole);
         *known = seen;
         names.sort();
