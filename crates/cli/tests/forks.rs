@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Memory that the first interpreter of a server has for itself after a groupby, KiB; docs/performance.md says what it
 /// consists of.
-const PRIVATE_KIB_MAX: u64 = 7300;
+const PRIVATE_KIB_MAX: u64 = 6700;
 /// Mappings of an interpreter.
 const MAPPINGS_MAX: u64 = 520;
 
