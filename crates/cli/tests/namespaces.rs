@@ -209,10 +209,11 @@ fn a_released_session_leaves_no_process() {
 #[test]
 fn the_keeper_ends_with_the_warden() {
     for user in users() {
-        let server = busy(options(user));
+        let mut server = busy(options(user));
         let (warden, keeper) = outer(&server);
         let held = [vec![keeper], descendants(keeper)].concat();
         kill_process(Pid::from_raw(warden.cast_signed()).unwrap(), Signal::KILL).unwrap();
         eventually("the fleet is gone", || held.iter().all(|pid| is_gone(*pid)).then_some(()));
+        assert_eq!(server.wait().code(), Some(5), "every session was lost");
     }
 }
