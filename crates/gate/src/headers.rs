@@ -6,9 +6,9 @@
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 use ringfence_grant::Grant;
+use ringfence_op::random_bytes;
 
 use crate::limits::REQUEST_ID_BYTES_MAX;
-use crate::random::random;
 use crate::secret::Bearer;
 
 /// The workspace of the grant, set by the gate.
@@ -96,7 +96,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
         return given.clone();
     }
     // Without random bytes the id is zeros: it names the request less well, and nothing rests on it.
-    let number = u64::from_be_bytes(random().unwrap_or_default());
+    let number = u64::from_be_bytes(random_bytes().unwrap_or_default());
     HeaderValue::from_str(&format!("{number:016x}")).unwrap_or(HeaderValue::from_static("0"))
 }
 

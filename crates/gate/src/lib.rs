@@ -41,7 +41,6 @@ mod lease;
 pub mod limits;
 mod members;
 mod metrics;
-mod random;
 mod relay;
 mod secret;
 mod serve;

@@ -117,9 +117,6 @@ pub const VERIFIED_MAX: usize = 4096;
 /// The longest request id that is passed on, bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Random bytes that are drawn from the kernel at once, for the ids of some calls.
-pub const RANDOM_DRAWN_BYTES: usize = 1 << 10;
-
 /// The largest segment of the usage spool, bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 20;
 

@@ -2,12 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ringfence_op::random_bytes;
+
 use crate::error::GateError;
-use crate::random::random;
 
 /// A random UUID (version 4).
 pub(crate) fn uuid() -> Result<String, GateError> {
-    let bytes: [u8; 16] = random().ok_or(GateError::Random)?;
+    let bytes: [u8; 16] = random_bytes().map_err(|_| GateError::Random)?;
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let digits = |from: u32, count: u32| (number >> (4 * (32 - from - count))) & ((1 << (4 * count)) - 1);
     Ok(format!(
