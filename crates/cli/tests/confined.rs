@@ -231,6 +231,41 @@ fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
 }
 
+/// One process at a time, each the child of the one before; and threads whose first one has ended, which the kernel shows as
+/// a dead process.
+const HIDING: [(&str, usize); 2] = [
+    ("while os.fork() == 0: pass\nos._exit(0)", 4),
+    ("threading.Thread(target=time.sleep, args=(1000,)).start()\nleave()", 1),
+];
+
+/// Whatever a command has started ends with the command's time, however it hides from a list of processes.
+#[test]
+fn what_hides_from_a_list_of_processes_ends_with_its_command() {
+    for user in [User::Same, User::Other(somebody())] {
+        let server = confined().user(user).args(["--python", "/usr/bin/python3", "--pool-size", "1"]).start();
+        let mut client = server.client();
+        let handle = client.call("POST", "/sessions", Some(&json!({}))).json();
+        let line = format!("/sessions/{}/exec", handle["session_id"].as_str().unwrap());
+        for (program, rounds) in HIDING {
+            let program = format!(
+                "import ctypes, os, threading, time\nlibc = ctypes.CDLL(None)\n\
+                 leave = lambda: libc.syscall(60 if os.uname().machine == 'x86_64' else 93, 0)\n\
+                 libc.prctl(15, b'hides')\nprint('off', flush=True)\n{program}"
+            );
+            for _ in 0..rounds {
+                let command = format!("python3 -c \"{program}\" & sleep 1000");
+                let body = json!({"tool": "bash_code_execution", "input": {"command": command}, "timeout_seconds": 3});
+                let answer = client.call("POST", &line, Some(&body)).json();
+                assert_eq!(answer["result_block"]["content"]["stdout"], "off\n", "{answer}");
+                assert_eq!(answer["limit_exceeded"], "wall_clock", "{answer}");
+                // A list may miss it here as well.
+                let seen = (0..50).flat_map(|_| below(server.pid())).filter(|(_, name)| name == "hides").count();
+                assert_eq!(seen, 0, "{program}");
+            }
+        }
+    }
+}
+
 /// Whoever is killed: no process stays, and no folder.
 #[test]
 fn nothing_is_left_of_whatever_is_killed() {

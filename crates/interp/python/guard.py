@@ -374,17 +374,27 @@ class Guard:
                 except OSError:
                     pass
 
+    def names(self):
+        return [name for name in os.listdir(self.proc) if name.isdecimal()]
+
+    def stat(self, name):
+        """Of a process: (parent, state, start, group); none where it is gone."""
+        try:
+            stat = read_all(self.proc, name + "/stat")
+        except OSError:
+            return None
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        # The first thread can have ended and left others: then it is not dead.
+        state = b"S" if fields[0] == b"Z" and int(fields[17]) > 1 else fields[0]
+        return int(fields[1]), state, int(fields[19]), int(fields[2])
+
     def family(self):
         """Every process of the session but the guard: process id -> (parent, state, start, group)."""
         processes = {}
-        for name in os.listdir(self.proc):
-            if name.isdecimal():
-                try:
-                    stat = read_all(self.proc, name + "/stat")
-                except OSError:
-                    continue
-                fields = stat[stat.rindex(b")") + 2 :].split()
-                processes[int(name)] = (int(fields[1]), fields[0], int(fields[19]), int(fields[2]))
+        for name in self.names():
+            stat = self.stat(name)
+            if stat:
+                processes[int(name)] = stat
         children = {}
         for pid, (parent, *_) in processes.items():
             children.setdefault(parent, []).append(pid)
@@ -408,11 +418,13 @@ class Guard:
 
         killed = set()
         for stopping in KILL_ROUNDS:
+            names = set(self.names())
             before = self.family()
             aim = victims(before)
-            if not aim:
+            # What forks and ends, again and again, is gone each time that its state is read: it is found stopped.
+            if not aim and names.issuperset(self.names()):
                 return len(killed), 0
-            stopping = stopping or len(aim) > STORM
+            stopping = stopping or not aim or len(aim) > STORM
             if stopping:
                 self.signal_all(signal.SIGSTOP)
                 aim = victims(self.family())
@@ -424,11 +436,14 @@ class Guard:
                 # Those that are spared go on, but for those that the session itself had stopped.
                 stopped = {pid for pid, (_, state, *_) in before.items() if state == b"T"}
                 family = self.family()
-                for pid in family.keys() - stopped - {pid for pid, _ in victims(family)}:
+                aim = victims(family)
+                for pid in family.keys() - stopped - {pid for pid, _ in aim}:
                     try:
                         os.kill(pid, signal.SIGCONT)
                     except OSError:
                         pass
+                if self.fenced and not aim:
+                    return len(killed), 0
         if victims(self.family()):
             self.signal_all(signal.SIGKILL)
             return len(killed), int(keep != 0)

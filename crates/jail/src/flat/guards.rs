@@ -102,7 +102,7 @@ fn processes() -> io::Result<Vec<(u32, u32)>> {
         let Some(found) = fs::read(format!("/proc/{pid}/stat")).ok().and_then(|text| stat::parse(&text)) else {
             continue;
         };
-        if !matches!(found.state, b'Z' | b'X') {
+        if !found.is_dead() {
             list.push((pid, found.parent));
         }
         if list.len() >= PROCESSES_LISTED_MAX {

@@ -35,6 +35,7 @@ pub(super) struct Killing {
 struct Seen {
     pid: u32,
     state: u8,
+    dead: bool,
     group: u32,
     start_ticks: u64,
 }
@@ -64,7 +65,7 @@ struct Aim {
 
 impl Aim {
     fn takes(self, seen: &Seen) -> bool {
-        seen.pid != self.keep && seen.start_ticks >= self.since_ticks && !matches!(seen.state, b'Z' | b'X')
+        seen.pid != self.keep && seen.start_ticks >= self.since_ticks && !seen.dead
     }
 }
 
@@ -163,6 +164,7 @@ fn list(proc: BorrowedFd<'_>) -> io::Result<Listing> {
     let seen = pids.iter().copied().filter_map(state).map(|(pid, stat)| Seen {
         pid,
         state: stat.state,
+        dead: stat.is_dead(),
         group: stat.group,
         start_ticks: stat.start_ticks,
     });
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn the_aim_spares_the_older_the_kept_and_the_dead() {
         let aim = Aim { since_ticks: 100, keep: 5 };
-        let seen = |pid, state, start_ticks| Seen { pid, state, group: 5, start_ticks };
+        let seen = |pid, state, start_ticks| Seen { pid, state, dead: state == b'Z', group: 5, start_ticks };
         assert!(aim.takes(&seen(7, b'S', 100)));
         assert!(aim.takes(&seen(7, b'T', 101)));
         assert!(!aim.takes(&seen(7, b'S', 99)));
@@ -214,11 +216,13 @@ mod tests {
 
     #[test]
     fn an_interrupt_means_the_young_of_the_group() {
-        let meant = |group, start_ticks| is_young_of(&Seen { pid: 7, state: b'S', group, start_ticks }, Some(3), 100);
+        let meant = |group, start_ticks| {
+            is_young_of(&Seen { pid: 7, state: b'S', dead: false, group, start_ticks }, Some(3), 100)
+        };
         assert!(meant(3, 100));
         assert!(!meant(3, 99), "an earlier call started it");
         assert!(!meant(7, 100), "a group of its own");
-        assert!(!is_young_of(&Seen { pid: 7, state: b'S', group: 3, start_ticks: 100 }, None, 100));
+        assert!(!is_young_of(&Seen { pid: 7, state: b'S', dead: false, group: 3, start_ticks: 100 }, None, 100));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_tree_that_forks_away_is_killed", a_tree_that_forks_away_is_killed),
     ("a_fork_bomb_is_killed_and_the_worker_spared", a_fork_bomb_is_killed_and_the_worker_spared),
     ("a_process_that_forks_and_ends_for_ever_is_found", a_process_that_forks_and_ends_for_ever_is_found),
+    ("threads_whose_first_one_has_ended_are_killed", threads_whose_first_one_has_ended_are_killed),
     ("what_is_older_is_spared", what_is_older_is_spared),
     ("init_outlives_its_cell", init_outlives_its_cell),
     ("failures_to_start_are_told", failures_to_start_are_told),
@@ -103,6 +104,27 @@ while True:
         assert!(killed > 0 && !all, "{round}: {killed}");
         assert_eq!(count(&mut cell), 1, "{round}: the worker alone");
     }
+    keeper.end();
+}
+
+fn threads_whose_first_one_has_ended_are_killed() {
+    let mut keeper = keeper();
+    let mut cell = keeper.cell(0);
+    let program = format!(
+        "import ctypes, threading, time
+def goes_on():
+    while ' Z ' not in open('/proc/self/stat').read(): time.sleep(0.01)
+    print('first one ended', flush=True)
+    time.sleep(1000)
+threading.Thread(target=goes_on).start()
+ctypes.CDLL(None).syscall({}, 0)",
+        libc::SYS_exit
+    );
+    let mut started = cell.start_python(&program);
+    assert_eq!(started.line(), "first one ended\n");
+    assert_eq!(cell.kill_since(0, 0), (1, false));
+    let threads = cell.print("set -- /proc/[0-9]*/task/[0-9]*; echo $#");
+    assert_eq!(threads, "2\n", "init, and the shell that counts");
     keeper.end();
 }
 
