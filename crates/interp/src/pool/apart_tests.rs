@@ -8,7 +8,7 @@ use ringfence_op::WorkspaceId;
 use super::brain::{Brain, Effect, Message, SetId, Target};
 use super::renewal::Renewal;
 use crate::keeper_link::Origin;
-use crate::limits::IMAGE_REST_AFTER;
+use crate::limits::{IMAGE_REST_AFTER, MAKES_OF_OTHERS_MAX};
 
 const SIZE: Target = Target { least: 2, most: 9 };
 
@@ -84,6 +84,34 @@ fn no_more_than_so_many_and_one_that_is_idle_ends_for_who_comes_new() {
     let effects = brain.step(lease("b", 7));
     assert_eq!(effects[..3], [Effect::Destroy { cell: 6 }, Effect::End { set: 0 }, watch(3)]);
     assert!(effects.contains(&make(3)), "{effects:?}");
+}
+
+#[test]
+fn sets_of_slow_images_that_end_while_they_come_up_hold_up_no_lease_of_the_first() {
+    for fails in [false, true] {
+        let mut brain = apart(2);
+        brain.add(SIZE, true);
+        brain.step(made(0, 1));
+        // Each of these leaves before its cell is made, and its set ends for the next one's.
+        let mut in_the_making = Vec::new();
+        for ticket in 1..9 {
+            let effects = brain.step(of_image(1, &format!("w{ticket}"), ticket));
+            in_the_making.extend(effects.into_iter().filter_map(|effect| match effect {
+                Effect::Make { image: 1, set } => Some(set),
+                _ => None,
+            }));
+            brain.step(Message::Cancel { ticket });
+        }
+        assert_eq!(in_the_making.len(), MAKES_OF_OTHERS_MAX, "{in_the_making:?}");
+        let effects = brain.step(lease("a", 9));
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Make { image: 0, .. })), "{effects:?}");
+        // One that has come up, or has failed, makes room for another.
+        let waits = brain.step(of_image(1, "w9", 10));
+        assert!(!waits.iter().any(|effect| matches!(effect, Effect::Make { .. })), "{waits:?}");
+        let set = in_the_making[0];
+        let effects = brain.step(if fails { Message::Failed { set } } else { made(set, 2) });
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Make { image: 1, .. })), "{effects:?}");
+    }
 }
 
 #[test]

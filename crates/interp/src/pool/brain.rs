@@ -14,6 +14,7 @@
 //! each lull without such a lease takes half of what was added away. While memory is short nothing is made and
 //! nothing is handed out but to those who wait for a cell that is in the making already.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringfence_op::WorkspaceId;
@@ -118,6 +119,8 @@ pub(crate) struct Brain {
     lines: Lines,
     /// Cells in the making, of all sets.
     making: usize,
+    /// Of sets that have ended, of images other than the first: cells that were in the making and still are.
+    making_of_ended: BTreeMap<SetId, usize>,
     /// Messages so far.
     steps: u64,
     /// Failures in a row, over all sets.
@@ -145,6 +148,7 @@ impl Brain {
             renewal,
             lines: Lines::new(apart),
             making: 0,
+            making_of_ended: BTreeMap::new(),
             steps: 0,
             failures: 0,
             asleep: false,
@@ -298,6 +302,9 @@ impl Brain {
     /// Nobody gets a cell of this set any more.
     fn end(&mut self, set: SetId, effects: &mut Vec<Effect>) {
         let Some(line) = self.lines.remove(set) else { return };
+        if line.image > 0 && line.making > 0 {
+            self.making_of_ended.insert(set, line.making);
+        }
         effects.extend(line.ready.into_iter().map(|cell| Effect::Destroy { cell }));
         effects.push(Effect::End { set });
     }
@@ -360,9 +367,22 @@ impl Brain {
         }
     }
 
+    /// A cell of the set is not in the making any more.
+    fn one_less_in_the_making(&mut self, set: SetId) {
+        self.making = self.making.saturating_sub(1);
+        if let Some(line) = self.lines.get_mut(set) {
+            line.making = line.making.saturating_sub(1);
+        } else if let Some(left) = self.making_of_ended.get_mut(&set) {
+            *left -= 1;
+            if *left == 0 {
+                self.making_of_ended.remove(&set);
+            }
+        }
+    }
+
     fn made(&mut self, set: SetId, cell: CellId, origin: Origin, effects: &mut Vec<Effect>) {
         self.failures = 0;
-        self.making = self.making.saturating_sub(1);
+        self.one_less_in_the_making(set);
         // It may be known by this before it is by its own news.
         self.took_over(set, origin.zygote, effects);
         let Some(line) = self.lines.get_mut(set) else {
@@ -370,7 +390,6 @@ impl Brain {
             effects.extend([Effect::Destroy { cell }, Effect::End { set }]);
             return;
         };
-        line.making = line.making.saturating_sub(1);
         line.current.forked(origin, self.renewal);
         let fresh = line.current.is(origin.zygote);
         if let Some(ticket) = line.waiting.pop_front() {
@@ -439,10 +458,9 @@ impl Brain {
 
     /// The caller who has waited longest is told; the others get attempts of their own.
     fn failed(&mut self, set: SetId, effects: &mut Vec<Effect>) {
-        self.making = self.making.saturating_sub(1);
+        self.one_less_in_the_making(set);
         match self.lines.get_mut(set) {
             Some(line) => {
-                line.making = line.making.saturating_sub(1);
                 if let Some(ticket) = line.waiting.pop_front() {
                     effects.push(Effect::Refuse { ticket });
                 }
@@ -474,7 +492,8 @@ impl Brain {
             return;
         }
         let of_others = self.lines.iter().filter(|(_, line)| line.image > 0).map(|(_, line)| line.making);
-        let mut free_of_others = MAKES_OF_OTHERS_MAX.saturating_sub(of_others.sum());
+        let of_others = of_others.sum::<usize>() + self.making_of_ended.values().sum::<usize>();
+        let mut free_of_others = MAKES_OF_OTHERS_MAX.saturating_sub(of_others);
         let mut free = MAKES_IN_FLIGHT_MAX.saturating_sub(self.making);
         let making = &mut self.making;
         let mut make = |set: SetId, line: &mut Line| {
