@@ -5,14 +5,27 @@
 //! the keeper does not know: it hears numbers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use ringfence_sys::signal;
 
 use crate::generations::{Generations, Zygote};
 use crate::limits::ZYGOTE_SETS_MAX;
 use crate::step::StepName;
 use crate::steps::Failure;
+use crate::zygote;
 
 /// All sets. `P` and `W` as in [`Generations`].
 pub(crate) struct Sets<P, W>(BTreeMap<u32, Set<P, W>>);
+
+/// A zygote that runs.
+pub(crate) trait Process {
+    /// Its number among the processes that the keeper sees.
+    fn pid(&self) -> u32;
+    /// The keeper's link to it.
+    fn link(&self) -> &OwnedFd;
+}
 
 /// One of them.
 pub(crate) struct Set<P, W> {
@@ -42,6 +55,13 @@ impl<P, W> Sets<P, W> {
                 self.0.insert(number, Set { image, zygotes });
                 Ok(start)
             }
+        }
+    }
+
+    /// Nobody has wanted the set for a while.
+    pub(crate) fn tire(&mut self, number: u32) {
+        if let Some(zygotes) = self.get_mut(number) {
+            zygotes.tire();
         }
     }
 
@@ -78,9 +98,44 @@ impl<P, W> Sets<P, W> {
         self.0.keys().copied().collect()
     }
 
+    /// The zygotes that fork, each as the number of its set and its own.
+    pub(crate) fn forking(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.iter().filter_map(|(number, set)| Some((number, set.zygotes.forking_serial()?)))
+    }
+
     /// All zygotes, each with the number of its set.
     pub(crate) fn zygotes(&self) -> impl Iterator<Item = (u32, &Zygote<P>)> {
         self.iter().flat_map(|(number, set)| set.zygotes.iter().map(move |zygote| (number, zygote)))
+    }
+}
+
+impl<P: Process, W> Sets<P, W> {
+    /// Whose zygote a process is: the set, and its number.
+    pub(crate) fn of_process(&self, pid: u32) -> Option<(u32, u32)> {
+        let found = self.zygotes().find(|(_, zygote)| zygote.process.pid() == pid);
+        found.map(|(set, zygote)| (set, zygote.serial))
+    }
+
+    /// Tells zygotes that are not needed any more to leave, and ends those that import or leave for too long. The sets of
+    /// which one is to be started now that its pause is over. Before the keeper is `ready` none is ended: the first set with
+    /// one that takes too long is the error.
+    pub(crate) fn tend(&mut self, now: Instant, ready: bool) -> Result<Vec<u32>, u32> {
+        let mut due = Vec::new();
+        for (&number, Set { zygotes, .. }) in &mut self.0 {
+            for process in zygotes.dismiss() {
+                zygote::dismiss(process.link());
+            }
+            for zygote in zygotes.overdue(now) {
+                if !ready {
+                    return Err(number);
+                }
+                let _ = signal::send(zygote.process.pid().cast_signed(), libc::SIGKILL);
+            }
+            if zygotes.is_due(now) {
+                due.push(number);
+            }
+        }
+        Ok(due)
     }
 }
 

@@ -235,7 +235,7 @@ impl Keeper {
     }
 
     fn child_ended(&mut self, ended: Ended) -> Result<(), SetupFailure> {
-        if let Some((set, serial)) = self.zygote_of(ended.pid) {
+        if let Some((set, serial)) = self.sets.of_process(ended.pid) {
             self.zygote_ended(set, serial)?;
         } else if self.guards.contains_key(&ended.pid) {
             self.guard_ended(ended.pid, ended.status);

@@ -20,6 +20,7 @@ use super::view::{self, View};
 use crate::config::{KeeperConfig, memfd};
 use crate::limits::{CELL_STEPS_WAIT_MAX, GUARD_DEATHS_KEPT_MAX};
 use crate::plan::{Step, c_string};
+use crate::sets::Process;
 use crate::step::StepName;
 use crate::steps::Failure;
 use crate::wait::readable;
@@ -31,6 +32,16 @@ pub(super) struct Running {
     pub(super) link: OwnedFd,
     /// Its own folders, which go when it has ended.
     pub(super) folder: PathBuf,
+}
+
+impl Process for Running {
+    fn pid(&self) -> u32 {
+        self.child.pid
+    }
+
+    fn link(&self) -> &OwnedFd {
+        &self.link
+    }
 }
 
 /// What every zygote is started with.

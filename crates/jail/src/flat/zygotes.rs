@@ -13,7 +13,6 @@ use crate::generations::Renewal;
 use crate::limits::MESSAGES_PER_TURN_MAX;
 use crate::step::StepName;
 use crate::steps::Failure;
-use crate::zygote;
 
 /// The set whose zygote is there from the start.
 const FIRST_SET: u32 = 0;
@@ -41,9 +40,7 @@ impl Keeper {
 
     /// Nobody has wanted the set for a while: its zygote gives its memory back.
     pub(super) fn tire_zygote(&mut self, set: u32) {
-        if let Some(zygotes) = self.sets.get_mut(set) {
-            zygotes.tire();
-        }
+        self.sets.tire(set);
         self.rest_zygote(set);
     }
 
@@ -114,12 +111,6 @@ impl Keeper {
         self.zygotes_started
     }
 
-    /// Whose zygote a process is: the set, and its number.
-    pub(super) fn zygote_of(&self, pid: u32) -> Option<(u32, u32)> {
-        let found = self.sets.zygotes().find(|(_, zygote)| zygote.process.child.pid == pid);
-        found.map(|(set, zygote)| (set, zygote.serial))
-    }
-
     /// Takes what a zygote says.
     pub(super) fn hear_zygote(&mut self, set: u32, serial: u32) {
         for _ in 0..MESSAGES_PER_TURN_MAX {
@@ -175,34 +166,20 @@ impl Keeper {
     /// Restarts zygotes whose pause is over, ends those that import or leave for too long, and tells those that are not
     /// needed any more to leave.
     pub(super) fn tend_zygotes(&mut self) -> Result<(), SetupFailure> {
-        let now = Instant::now();
-        for set in self.sets.numbers() {
-            let image = self.sets.image_of(set);
-            let Some(zygotes) = self.sets.get_mut(set) else { continue };
-            for process in zygotes.dismiss() {
-                zygote::dismiss(&process.link);
-            }
-            for zygote in zygotes.overdue(now) {
-                if !self.ready {
-                    let image = image.and_then(|image| self.images.get(image));
-                    let detail = image.map(|image| image.spec.image.clone()).unwrap_or_default();
-                    return Err(SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail });
-                }
-                let _ = signal::send(zygote.process.child.pid.cast_signed(), libc::SIGKILL);
-            }
-            if zygotes.is_due(now) {
-                self.start_current(set);
-            }
+        let due = self.sets.tend(Instant::now(), self.ready).map_err(|set| {
+            let detail = self.image_name(set);
+            SetupFailure { step: StepName::ZygoteReady, errno: libc::ETIMEDOUT, detail }
+        })?;
+        for set in due {
+            self.start_current(set);
         }
         Ok(())
     }
 
     /// Tells the daemon which zygotes fork, once it hears.
     pub(super) fn say_which_zygotes_fork(&mut self) {
-        for (set, zygotes) in self.sets.iter() {
-            if let Some(zygote) = zygotes.zygotes.forking_serial() {
-                self.outbox.push(FromKeeper::ZygoteReady { set, zygote }, Vec::new());
-            }
+        for (set, zygote) in self.sets.forking() {
+            self.outbox.push(FromKeeper::ZygoteReady { set, zygote }, Vec::new());
         }
     }
 

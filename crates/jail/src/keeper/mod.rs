@@ -343,7 +343,7 @@ impl Keeper {
         while let Ok(Some(ended)) = process::reap_any() {
             if let Some(cell) = self.inits.remove(&ended.pid) {
                 self.init_ended(cell, ended.status);
-            } else if let Some((set, serial)) = self.zygote_of(ended.pid) {
+            } else if let Some((set, serial)) = self.sets.of_process(ended.pid) {
                 self.zygote_ended(set, serial)?;
             } else {
                 self.orphan_ended(ended.pid, ended.status);
