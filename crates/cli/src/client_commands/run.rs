@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
+
 use super::ends::{self, Ends};
 use super::fetch::{fetch, place};
 use super::outcome::{NOT_RUN, as_json, by_signal, exit, show};
 use super::source::{call, call_args, read};
 use super::{Connection, block_on, complain, connection_args, print_json};
-use anyhow::{Context, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use ringfence_client::{ClientError, ExecResult, FileEntry, Lease, LeaseOptions, ToolCall};
 
 const AFTER: &str = "\
 Leases a session, uploads the inputs into its working directory, runs the program, fetches what it wrote, and releases \
